@@ -58,8 +58,8 @@ DEMO_SETTINGS = "settings.toml"
 def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, **flags: Json | Path) -> None:
     """Run one night, or continue the one that was interrupted.
 
-    A night leaves a proposal and changes none of your files. Its folder holds report.md, diagnostics.json and
-    evidence.jsonl.
+    A night leaves a proposal and changes none of your files. Its folder holds report.html, report.md, diagnostics.json
+    and evidence.jsonl.
 
     \b
     Exit codes: 0 a verdict, or nothing new · 2 usage · 4 the backend cannot be
@@ -282,17 +282,20 @@ def _print_dry_run(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *
 
 
 def _print_report(report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = ()) -> None:
-    """Print the report on stdout, and why the night stopped on stderr; see `describe_summary` for the arguments."""
+    """Print the report on stdout, and why the night stopped on stderr; the arguments are those of `describe_screen`."""
     from skillopt_sleep.reports.diagnostics import render_diagnostics
     from skillopt_sleep.reports.formatting import plain
-    from skillopt_sleep.reports.terminal import describe_summary
+    from skillopt_sleep.reports.terminal import describe_screen
+    from skillopt_sleep.reports.view import describe_night
     from skillopt_sleep.storage.journal import get_night_folder
 
     if as_json:
         click.echo(render_diagnostics(report).decode(), nl=False)
     else:
-        print_page(describe_summary(report, program=get_program_name(), place=place, again=again), paged=False)
-        click.echo(f"\ndiagnostics: {get_night_folder(report.project, report.night) / 'diagnostics.json'}")
+        night, program = describe_night(report), get_program_name()
+        print_page(describe_screen(night, program=program, place=place, again=again, everything=False), paged=False)
+        folder = get_night_folder(report.project, report.night)
+        click.echo(f"\nthe page: {folder / 'report.html'}\ndiagnostics: {folder / 'diagnostics.json'}")
     if report.exit_code:
         click.echo(f"skillopt-sleep: {plain(report.why)}", err=True)
 

@@ -46,15 +46,33 @@ def status_command(everything: bool, as_json: bool, **flags: Json | Path) -> Non
 
 @click.command("show")
 @click.argument("night", required=False)
+@click.option("--open", "in_browser", is_flag=True, help="Open the night's page in the browser, and print its path.")
 @place_options
+@all_option
 @as_json
-def show_command(night: str | None, as_json: bool, **flags: Json | Path) -> None:
-    """Print the report of NIGHT (default: the last one): what was learnt, how it was tested, what it cost."""
-    from skillopt_sleep.reports.diagnostics import render_diagnostics
-    from skillopt_sleep.reports.markdown import render_report
-    from skillopt_sleep.usecases.status import read_report
+def show_command(night: str | None, in_browser: bool, everything: bool, as_json: bool, **flags: Json | Path) -> None:
+    """Show the report of NIGHT (default: the last one): what was learnt, how it was tested, what it cost.
 
-    report = read_report(open_workspace(flags), night)
+    Into a pipe or a file it prints the whole report as Markdown.
+    """
+    from skillopt_sleep.reports.diagnostics import render_diagnostics
+    from skillopt_sleep.reports.page import render_report
+    from skillopt_sleep.usecases.status import load_view, read_report, write_pages
+
+    workspace = open_workspace(flags)
+    report = read_report(workspace, night)
+    if in_browser:
+        page = write_pages(workspace, report.night)
+        if not page.exists():
+            raise UsageError(f"night {report.night} has not ended, so it has no page yet")
+        click.echo(page)
+        click.launch(page.as_uri())
+        return
+    if sys.stdout.isatty() and not as_json:
+        from skillopt_sleep.reports.terminal import describe_screen
+
+        print_page(describe_screen(load_view(workspace, report), everything=everything))
+        return
     click.echo(render_diagnostics(report).decode() if as_json else render_report(report), nl=False)
 
 

@@ -24,8 +24,8 @@ SURE = 0.95
 SCHEMA_VERSION = 1
 """The version of the evidence rows."""
 
-RESPONSE_HEAD = 600
-"""Characters of a response that are kept: enough to see what a judge saw going wrong, too few to copy a file."""
+RESPONSE_HEAD = 4_000
+"""Characters of a response that are kept: enough to lay two answers side by side."""
 
 
 class Tried(Struct, frozen=True, kw_only=True):

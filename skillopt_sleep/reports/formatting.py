@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,41 +22,23 @@ from skillopt_sleep.night.report import NightReport
 DOCUMENTS = {"skill": "skill", "memory": "memory file"}
 """The reader's name for each kind of document."""
 
-ERRORS = {
-    "BadReply": "unreadable reply",
-    "BudgetSpent": "cap reached",
-    "EndpointMoved": "service moved to another address",
-    "EmptyReply": "empty reply",
-    "ModelRefused": "model not available",
-    "NotAllowed": "not agreed to",
-    "NotInstalled": "not installed",
-    "NotLoggedIn": "not logged in",
-    "NotPutBack": "session cannot be resumed",
-    "Overloaded": "service overloaded or unreachable",
-    "QuotaExhausted": "quota used up",
-    "RateLimited": "rate limit reached",
-    "TimedOut": "timed out",
-    "TooLong": "prompt or answer too long",
-    "TooOld": "agent too old",
-}
+WORDS = msgspec.json.decode(Path(__file__).with_name("words.json").read_bytes(), type=dict[str, dict[str, Any]])
+"""What reports say that no figure changes, by kind."""
+
+ERRORS: Mapping[str, str] = WORDS["errors"]
 """What each class of call error means."""
 
-PHASES = {
-    "label": "reads which prompts correct an answer",
-    "mine": "finds tasks in your sessions",
-    "prove": "finds out what tells good from bad where you stepped in",
-    "train": "replays some of them to see what goes wrong",
-    "reflect": "writes rules",
-    "val": "tests the rules on other tasks",
-    "own": "tries your standing wishes where you said them",
-    "load": "checks that the agent loads what is proposed",
-    "test": "scores an adopted change on sealed tasks",
-    "judge": "scores answers",
-}
+PHASES: Mapping[str, str] = WORDS["phases"]
 """What each phase of a night does."""
 
 JUDGED_PHASES = frozenset({"train", "val", "own", "test"})
 """Phases whose expected number of calls includes those of the judge."""
+
+LONGEST = 2_000
+"""Characters of any text that reports show on one line."""
+
+LONGEST_OF_A_CHARACTER = 50
+"""Characters that are read for each one shown: colours and blanks may stand between."""
 
 _CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,40}[ -/]{0,8}[@-~]")
 """Colours and cursor movements, removed whole; other escapes only lose their control characters."""
@@ -71,13 +55,23 @@ _BLOCK = re.compile(r"[-+#>=:]|\d+(?=[.)])")
 
 def plain(text: str, limit: int | None = None) -> str:
     """``text`` on one line without control, bidirectional and other unprintable characters, cut to ``limit``."""
-    line = " ".join(_printable(text).split())
+    line = " ".join(_printable(_bound(text, LONGEST if limit is None else LONGEST_OF_A_CHARACTER * limit)).split())
     return line if limit is None else excerpt(line, limit)
+
+
+def _bound(text: str, most: int) -> str:
+    """Return the beginning of a text, so that ten megabytes cost no more than what is shown of them."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def plain_lines(text: str) -> list[str]:
     """Return the lines of ``text`` with their indentation, each without unprintable characters."""
     return [_printable(line.expandtabs(4)).rstrip() for line in text.rstrip("\n").split("\n")]
+
+
+def drop_unprintable(text: str) -> str:
+    """Return a text of several lines without control, bidirectional and other unprintable characters."""
+    return "\n".join(map(_printable, text.split("\n")))
 
 
 def _printable(text: str) -> str:
@@ -210,11 +204,3 @@ def code(text: str) -> str:
 def longest_backtick_run(text: str) -> int:
     """Return the length of the longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a Markdown table; cells are already escaped."""
-    yield f"| {' | '.join(head)} |"
-    yield f"| {' | '.join(['---'] * len(head))} |"
-    for cells in rows:
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

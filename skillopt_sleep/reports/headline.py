@@ -12,7 +12,7 @@ from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Caps, Spend
 from skillopt_sleep.night.report import GateAction, Loading, NightReport, NightState, StoppedBy
 from skillopt_sleep.reports.blocks import Tone
-from skillopt_sleep.reports.formatting import describe_errors, number, plain, score, sentence
+from skillopt_sleep.reports.formatting import WORDS, describe_errors, number, plain, score, sentence
 from skillopt_sleep.reports.measurements import describe_gains, describe_shortfall, paired_trials
 from skillopt_sleep.reports.rows import Outcome, list_said, list_tasks
 
@@ -87,7 +87,7 @@ def summarize_night(report: NightReport) -> Headline:
     if report.state is NightState.RUNNING:
         return _running(report)
     if report.stopped_by is not None and report.proposal is None:
-        return _STOPS[report.stopped_by](report)
+        return _STOPS.get(report.stopped_by, _stopped)(report)
     if report.proposal is not None and not all(change.adoptable for change in report.documents):
         return _outdated(report)
     if report.proposal is not None and report.replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED}:
@@ -257,27 +257,6 @@ def _no_tasks(report: NightReport) -> Headline:
     return Headline(Ending.NOTHING_NEW, "no tasks found", said, _KEEP_CORRECTING, (_INSIGHTS,))
 
 
-def _backend(report: NightReport) -> Headline:
-    return Headline(
-        Ending.STOPPED,
-        "your agent could not be used",
-        _join("The night stopped before it judged anything.", sentence(report.why)),
-        "Fix that, then run again. Nothing is lost: sessions and tasks wait for the next night.",
-        (_DOCTOR, _RUN),
-    )
-
-
-def _unreadable(report: NightReport) -> Headline:
-    return Headline(
-        Ending.STOPPED,
-        "replies could not be read",
-        _join("The model answered, but not in the form that was asked for.", sentence(report.why)),
-        "An unreadable reply never counts as a bad one. Another model may keep to the form: --optimizer-model, or"
-        " --target-model where the agent's own answers are at fault.",
-        (_DOCTOR, _RUN),
-    )
-
-
 def _budget(report: NightReport) -> Headline:
     cap, flag = _nearest_cap(report.caps, report.spend)
     if report.state is NightState.FINISHED:
@@ -298,31 +277,12 @@ def _budget(report: NightReport) -> Headline:
     )
 
 
-def _handoff(report: NightReport) -> Headline:
-    said = _join("The questions of this night are written to files and wait for answers.", sentence(report.why))
-    now = "Let your agent answer them, then run again."
-    return Headline(Ending.STOPPED, "waiting for answers", said, now, (_RUN,))
-
-
-def _refused(report: NightReport) -> Headline:
-    return Headline(
-        Ending.STOPPED,
-        "your files need a look first",
-        _join("The night stopped before it changed or proposed anything.", sentence(report.why)),
-        "Fix that, then run again. Nothing is lost: sessions and tasks wait for the next night.",
-        (_DOCTOR, _RUN),
-    )
-
-
-def _interrupted(report: NightReport) -> Headline:
-    said = f"The night was interrupted; it had {_progress(report)}. What was paid for is kept."
-    return Headline(Ending.STOPPED, "interrupted", said, "Run again whenever you like.", (_RUN,))
-
-
-def _crash(report: NightReport) -> Headline:
-    said = _join(f"The night failed; it had {_progress(report)}.", sentence(report.why))
-    now = "Run again. If it fails the same way, please report it and attach the diagnostics.json beside this report."
-    return Headline(Ending.STOPPED, "it failed", said, now, (_RUN,))
+def _stopped(report: NightReport) -> Headline:
+    """Return the headline of a night that ended early, from the words for what stopped it."""
+    words = WORDS["stops"][str(report.stopped_by)]
+    said = words["text"].format(why=sentence(report.why), progress=_progress(report)).rstrip()
+    steps = (_DOCTOR, _RUN) if words.get("doctor") else (_RUN,)
+    return Headline(Ending.STOPPED, words["title"], said, words["now"], steps)
 
 
 def _progress(report: NightReport) -> str:
@@ -367,11 +327,5 @@ _VERDICTS: Mapping[Verdict, Callable[[NightReport], Headline]] = {
 _STOPS: Mapping[StoppedBy, Callable[[NightReport], Headline]] = {
     StoppedBy.NO_SESSIONS: _no_sessions,
     StoppedBy.NO_TASKS: _no_tasks,
-    StoppedBy.BACKEND: _backend,
-    StoppedBy.UNREADABLE: _unreadable,
     StoppedBy.BUDGET: _budget,
-    StoppedBy.HANDOFF: _handoff,
-    StoppedBy.REFUSED: _refused,
-    StoppedBy.INTERRUPTED: _interrupted,
-    StoppedBy.CRASH: _crash,
 }

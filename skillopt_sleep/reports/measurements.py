@@ -6,7 +6,8 @@ Every report states these facts in the same words. The formulas behind them are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.noise import ENOUGH, SUSPICIOUS, AATest, NoiseReport
@@ -15,7 +16,8 @@ from skillopt_sleep.gate.rule import Verdict, exact_error
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.task import DECIDING, Shortfall
 from skillopt_sleep.night.report import NightReport, PendingReport, SealedTest, TrialReport
-from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain, score, times
+from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain, score, sentence, times
+from skillopt_sleep.reports.rows import QUOTE_CHARACTERS, Outcome, TaskRow
 
 
 def paired_trials(report: NightReport, *verdicts: Verdict) -> tuple[TrialReport, ...]:
@@ -137,23 +139,6 @@ def describe_audit(audit: NoiseReport) -> Iterator[str]:
         yield describe_position(audit)
 
 
-def summarize_audit(audit: NoiseReport) -> str:
-    """Return the noise on one line, with a warning if something looks wrong; "" while too little is known."""
-    if not audit.known or audit.differ is None:
-        return ""
-    said = [f"{audit.differ:.0%} of replays vary"]
-    if audit.val_tasks and audit.in_a_week:
-        tonight = f"a night can show gains of {audit.tonight} points, " if audit.tonight else ""
-        said.append(f"{tonight}a week gains of {audit.in_a_week}")
-    elif audit.val_tasks:
-        said.append("too much to see a gain within a week")
-    if audit.drift < SUSPICIOUS:
-        said.append("later replays score differently from earlier ones")
-    if audit.position.judged and audit.position.chance < SUSPICIOUS:
-        said.append("the judge is influenced by the order of the answers")
-    return "; ".join(said)
-
-
 def describe_noise(audit: NoiseReport) -> str:
     """Return how much results vary when nothing changed, and how large a gain has to be to be noticed."""
     same_night = (
@@ -211,13 +196,6 @@ def describe_sealed(test: SealedTest) -> str:
     )
 
 
-def summarize_sealed(test: SealedTest) -> str:
-    """Return the sealed test on one line."""
-    if test.why:
-        return f"change of {plain(test.change)}: postponed, {plain(test.why)}"
-    return f"change of {plain(test.change)}: {score(test.before)} -> {score(test.after)} on {test.tasks} unseen tasks"
-
-
 def describe_shortfall(shortfall: Shortfall) -> str:
     """Return how many more tasks a verdict needs, and how many days of work that is; "" when there are enough."""
     if not shortfall.missing:
@@ -226,6 +204,39 @@ def describe_shortfall(shortfall: Shortfall) -> str:
     verb = "is" if shortfall.missing == 1 else "are"
     more = number(shortfall.missing, "more different task")
     return f"{more} {verb} needed for a verdict based on {DECIDING} test tasks{days}."
+
+
+def list_remarks(rows: Sequence[TaskRow], trials: Sequence[TrialReport]) -> Iterator[str]:
+    """Yield why each task got worse and whether it did again; and why others could not be measured."""
+    again = {task: " It got worse in two more replays as well." for t in trials for task in t.confirmed_regressions}
+    again |= {task: " Whether it would get worse again is not known." for t in trials for task in t.unconfirmed}
+    for row in rows:
+        if row.outcome is Outcome.WORSE and row.after.why:
+            task = plain(row.task, QUOTE_CHARACTERS)
+            yield f"worse: “{task}” {sentence(row.after.why)}{again.get(row.after.id, '')}"
+    lost = Counter(row.after.why or row.before.why for row in rows if row.outcome is Outcome.UNMEASURED)
+    for why, count in lost.most_common():
+        yield f"not measured: {number(count, 'task')}" + (f". {sentence(why)}" if why else "")
+
+
+def list_trials(report: NightReport) -> Iterator[str]:
+    """Yield every trial of the night in a sentence."""
+    for trial in report.trials:
+        said = sentence(trial.decision.why) if trial.k is None else f"{describe_trial(trial)}."
+        yield f"The {DOCUMENTS.get(trial.document, plain(trial.document))}: {said}"
+    if report.accepted and report.gate_mode == "strict" and report.trials:
+        yield "Every task was replayed once each way, so part of the difference may be luck."
+
+
+def list_trust(report: NightReport) -> Iterator[str]:
+    """Yield all changes tried so far, how noisy the tests are, the sealed test, and how many tasks are missing."""
+    if account := describe_account(report.account):
+        yield f"In total: {account}"
+    yield from describe_audit(report.audit)
+    if report.sealed:
+        yield describe_sealed(report.sealed)
+    if report.trials and (shortfall := describe_shortfall(report.shortfall)):
+        yield shortfall
 
 
 def render_audit(trial: AATest) -> str:

@@ -1,31 +1,44 @@
-"""The rows of every night report: each rule with the words it rests on, and each test task before and after.
+"""What was tried, place by place: each test task before and after, and the answers of both sides with what differs.
 
-Strings are safe to show (``plain``) but not yet escaped for Markdown.
+Strings are safe to show (``plain``) but not yet escaped for Markdown or HTML.
 """
 
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditStatus
+from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.night.report import HoldoutRow, NightReport, PendingReport, TaskLabel, TrialReport
-from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain
+from skillopt_sleep.reports.formatting import number, plain, plain_lines
+
+if TYPE_CHECKING:  # what a night was made of takes longer to import than `status` runs
+    from skillopt_sleep.gate.account import Trial
+    from skillopt_sleep.model.rollout import ReplayResult
+    from skillopt_sleep.model.task import TaskRecord
+    from skillopt_sleep.night.outcome import Consolidated
 
 TASK_CHARACTERS = 90
 """Characters of a task in a table."""
-
 SHORT = 60
 """Characters of the person's words, and of the request before them, where both name a task."""
-
 QUOTE_CHARACTERS = 160
-"""Characters of a quotation of the person."""
-
-QUOTES = 2
-"""Quotations shown for one rule; the evidence file has all of them."""
+"""Characters of a quotation of the person, in Markdown and on the terminal."""
+ASKED_CHARACTERS = 400
+"""Characters of a request, and of what the person said about it, beside the answers."""
+ANSWER_CHARACTERS = 1_200
+"""Characters shown of one answer."""
+ANSWER_LINES = 40
+ALIKE = 0.3
+"""Share of their words that two answers have in common when what differs between them is marked."""
 
 OPERATIONS = {
     EditOp.APPEND: "new in",
@@ -34,6 +47,8 @@ OPERATIONS = {
     EditOp.DELETE: "removed from",
 }
 """What an edit does to its document."""
+
+_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 class Outcome(enum.StrEnum):
@@ -57,23 +72,34 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     outcome: Outcome
 
 
-class RuleRow(Struct, frozen=True, kw_only=True):
-    """One edit as a reader meets it."""
+class Piece(NamedTuple):
+    """A part of an answer."""
 
     text: str
-    does: str
-    """What happens to which document: "new in the skill"."""
-    path: str
-    """The document's file, "" when nothing is staged for it."""
-    instead_of: str
-    """The rule that is replaced, "" when none is."""
-    reason: str
-    words: tuple[str, ...]
-    """The person's own corrections that the rule rests on."""
-    why: str
-    """Why the edit ended as it did."""
-    moments: str = ""
-    """What came of it where the person stepped in, and where its lesson applies besides; "" when nothing is known."""
+    mark: str = ""
+    """``del`` for what only the old answer has, ``ins`` for what only the new one has, "" for what both have."""
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """One place at which a rule was tried tonight, with what the agent did there."""
+
+    outcome: Outcome
+    kind: str
+    """What the place is to the rule: a moment of the person, another one where it applies, or a request."""
+    day: str
+    """When the session was, in words; "" when unknown."""
+    asked: str
+    said: tuple[str, ...]
+    """What the person said there."""
+    before: str
+    """The title of the old answer."""
+    old: tuple[Piece, ...]
+    new: tuple[Piece, ...]
+    """What the agent does with the rule."""
+    without: str = ""
+    """What the agent does tonight without the rule, where ``old`` is what it did then."""
+    why: str = ""
+    """The judge's reason about the answer with the rule, or why there is none."""
 
 
 def list_tasks(report: NightReport) -> tuple[TaskRow, ...]:
@@ -108,34 +134,11 @@ def list_said(report: NightReport) -> tuple[PendingReport, ...]:
     return tuple(pending for pending in report.pending if pending.you_said_so)
 
 
-def list_undecided(report: NightReport) -> tuple[PendingReport, ...]:
-    """Return the undecided rules without those that reports list as said by the person."""
-    return tuple(pending for pending in report.pending if not pending.you_said_so)
-
-
 def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
     """Return the edits that were held back, without the pending ones, which reports list on their own."""
     pending = {edit for change in report.pending for edit in change.edits}
     return tuple(
         held for held in report.held_edits if held.status is not EditStatus.PENDING or held.edit.id not in pending
-    )
-
-
-def describe_rule(applied: AppliedEdit, report: NightReport) -> RuleRow:
-    """One edit of the night as a row."""
-    edit = applied.edit
-    paths = {change.kind: relative_to_project(change.path, report.project) for change in report.documents[::-1]}
-    labels = {label.id: label for label in report.tasks}
-    words = (quote for task in edit.task_ids if task in labels for quote in labels[task].words)
-    return RuleRow(
-        text=without_bullet(edit.anchor if edit.op is EditOp.DELETE else edit.text),
-        does=f"{OPERATIONS[edit.op]} the {DOCUMENTS[edit.document]}",
-        path=paths.get(edit.document, ""),
-        instead_of=without_bullet(edit.anchor) if edit.op is EditOp.REPLACE else "",
-        reason=plain(edit.reason),
-        words=tuple(dict.fromkeys(plain(quote, QUOTE_CHARACTERS) for quote in words))[:QUOTES],
-        why=plain(applied.why),
-        moments=describe_moments(applied, report),
     )
 
 
@@ -171,6 +174,123 @@ def relative_to_project(path: str, project: str) -> str:
 def without_bullet(rule: str) -> str:
     """Return a rule without its list mark."""
     return plain(rule).removeprefix("- ")
+
+
+def name_day(day: str) -> str:
+    """Return an ISO date or moment as a person writes the day: "12 November 2026"; "" when it is none."""
+    try:
+        found = date.fromisoformat(day[:10])
+    except ValueError:
+        return ""
+    return f"{found.day} {found:%B %Y}"
+
+
+def clip(text: str, most: int = ANSWER_CHARACTERS) -> str:
+    """Return the beginning of a text of several lines, safe to show, and say how much was left out."""
+    lines = plain_lines(text[: 4 * most])
+    head = "\n".join(lines[:ANSWER_LINES])[:most]
+    left = len(text) - len(head)
+    cut = len(lines) > ANSWER_LINES or len(text) > 4 * most or len("\n".join(lines)) > most
+    return f"{head}…\n({number(left, 'more character')})" if cut else head
+
+
+def list_places(outcome: Consolidated | None) -> dict[str, tuple[Place, ...]]:
+    """Return the places at which each rule was tried tonight, by the rule's id; those that got worse come first."""
+    if outcome is None:
+        return {}
+    tasks = {task.id: task for task in (*outcome.pools.train, *outcome.pools.val)}
+    return {
+        applied.edit.id: _list_places(step.trial, tasks)
+        for step in outcome.steps
+        if step.trial is not None
+        for applied in step.edits
+    }
+
+
+def _list_places(trial: Trial, tasks: Mapping[str, TaskRecord]) -> tuple[Place, ...]:
+    pairs: dict[str, list[tuple[ReplayResult, ReplayResult]]] = {}
+    for old, new in zip(trial.baseline, trial.candidate, strict=True):
+        pairs.setdefault(old.task_id, []).append((old, new))
+    found = []
+    for task, tried in pairs.items():
+        if task in tasks:
+            outcome = _count_outcome(task, tried, trial)
+            old, new = _choose_pair(tried, outcome)
+            found.append(_describe_place(tasks[task], old, new, outcome))
+    first = (Outcome.WORSE, Outcome.MIXED, Outcome.BETTER, Outcome.SAME, Outcome.UNMEASURED)
+    return tuple(sorted(found, key=lambda place: first.index(place.outcome)))
+
+
+def _count_outcome(task: str, pairs: Sequence[tuple[ReplayResult, ReplayResult]], trial: Trial) -> Outcome:
+    won, lost = task in trial.improved, task in trial.worsened
+    if won or lost:
+        return Outcome.MIXED if won and lost else Outcome.BETTER if won else Outcome.WORSE
+    return Outcome.SAME if any(old.score and new.score for old, new in pairs) else Outcome.UNMEASURED
+
+
+def _choose_pair(
+    pairs: Sequence[tuple[ReplayResult, ReplayResult]], outcome: Outcome
+) -> tuple[ReplayResult, ReplayResult]:
+    """Return the pair that shows the outcome best: with the largest gain, or loss."""
+
+    def gain(pair: tuple[ReplayResult, ReplayResult]) -> float:
+        old, new = pair[0].score, pair[1].score
+        return (new.hard + new.soft) - (old.hard + old.soft) if old and new else 0.0
+
+    return min(pairs, key=gain) if outcome is Outcome.WORSE else max(pairs, key=gain)
+
+
+def _describe_place(task: TaskRecord, old: ReplayResult, new: ReplayResult, outcome: Outcome) -> Place:
+    reference = task.reference
+    moment = reference if isinstance(reference, MomentReference) else None
+    then = clip((moment.rejected if moment else "") or task.rejected)
+    without = clip(old.work or old.call_error)
+    marked = mark_differences(then or without, clip(new.work or new.call_error))
+    said = () if moment and moment.sibling else moment.words if moment else task.feedback
+    kinds = {None: "a request of yours", False: "a moment of yours", True: "another place where it applies"}
+    day = name_day(max((origin.at for origin in task.origins), default=""))
+    return Place(
+        outcome=outcome,
+        kind=kinds[moment.sibling if moment else None],
+        day=day,
+        asked=plain(task.intent, ASKED_CHARACTERS),
+        said=tuple(plain(words, ASKED_CHARACTERS) for words in said[:3]),
+        before=f"What it did then{f', {day}' if day else ''}" if then else "What it does without the rule",
+        old=marked[0],
+        new=marked[1],
+        without=without if then else "",
+        why=plain((new.score.rationale if new.score else new.call_error), ASKED_CHARACTERS),
+    )
+
+
+def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Return both texts in pieces, with the words marked that only one of them has.
+
+    Texts that have little in common are left unmarked: all of them would be.
+    """
+    from rapidfuzz.distance import Indel  # noqa: PLC0415  only a page needs it
+
+    before, after = _WORDS.findall(old), _WORDS.findall(new)
+    codes = list(Indel.opcodes(before, after))
+    equal = ["".join(before[code.src_start : code.src_end]) for code in codes if code.tag == "equal"]
+    if len("".join("".join(equal).split())) < ALIKE * min(len("".join(old.split())), len("".join(new.split()))):
+        return (Piece(old),), (Piece(new),)
+    cut = [(code.tag, "".join(before[code.src_start : code.src_end])) for code in codes if code.tag != "insert"]
+    added = [(code.tag, "".join(after[code.dest_start : code.dest_end])) for code in codes if code.tag != "delete"]
+    return _mark(cut, "del"), _mark(added, "ins")
+
+
+def _mark(runs: Sequence[tuple[str, str]], mark: str) -> tuple[Piece, ...]:
+    """Join runs of words to pieces; a blank between two marked words belongs to the mark."""
+    pieces: list[Piece] = []
+    for index, (tag, text) in enumerate(runs):
+        is_gap = text == " " and 0 < index < len(runs) - 1
+        kind = mark if is_gap or (tag != "equal" and text.strip()) else ""
+        if pieces and pieces[-1].mark == kind:
+            pieces[-1] = Piece(pieces[-1].text + text, kind)
+        else:
+            pieces.append(Piece(text, kind))
+    return tuple(pieces)
 
 
 def _reported_trial(report: NightReport) -> TrialReport | None:

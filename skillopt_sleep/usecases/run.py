@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import secrets
 from contextlib import closing
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from skillopt_sleep.agents import source_of_backend
-from skillopt_sleep.errors import UsageError
+from skillopt_sleep.errors import SleepError, UsageError
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.session import SessionKey
 from skillopt_sleep.night.harvest import Harvested
@@ -25,7 +26,7 @@ from skillopt_sleep.usecases.adapters import (
 )
 from skillopt_sleep.usecases.plan import find_commit_of_task, plan_night
 from skillopt_sleep.usecases.sessions import read_files
-from skillopt_sleep.usecases.status import read_report
+from skillopt_sleep.usecases.status import read_report, write_pages
 from skillopt_sleep.usecases.steps import NIGHT_BYTES, keep_steps, load_steps
 
 if TYPE_CHECKING:
@@ -62,7 +63,12 @@ def run_night(
             workspace.notify(notice)
         plan = plan_night(workspace, plan.mining.given) if waited else plan
         check_disk(workspace.database, workspace.project)
-        report = night.run_night(plan, open_kit(workspace, plan, progress))
+        try:
+            report = night.run_night(plan, open_kit(workspace, plan, progress))
+        except Exception:
+            with contextlib.suppress(SleepError):  # a night that failed has its page too
+                write_pages(workspace)
+            raise
         if workspace.settings.auto_adopt:
             adopt_automatically(workspace, report)
         tidy(workspace)

@@ -1,22 +1,41 @@
-"""What a project's nights have left: its status, its reports, and how often adopted rules were still corrected."""
+"""What a project's nights have left: status, reports and pages, and how often adopted rules were still corrected."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.night.report import NightReport, PendingReport
+from skillopt_sleep.night.report import NightReport, NightState, PendingReport
 from skillopt_sleep.reports.status import Status
+from skillopt_sleep.storage.files import make_own_folder, write_atomic
+from skillopt_sleep.storage.journal import get_night_folder
 from skillopt_sleep.storage.lock import is_locked
+from skillopt_sleep.storage.staging import ProposalStatus
 from skillopt_sleep.usecases.sessions import count_waiting, load_archived
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.edit import EditRecord
+    from skillopt_sleep.model.session import Session
     from skillopt_sleep.model.task import TaskRecord
+    from skillopt_sleep.night.outcome import Consolidated
+    from skillopt_sleep.reports.history import LiveRule
+    from skillopt_sleep.reports.view import Asked, NightView
     from skillopt_sleep.reports.watch import Watched
     from skillopt_sleep.storage.live_files import Adoption
     from skillopt_sleep.usecases.workspace import Workspace
+
+ViewT = TypeVar("ViewT", bound=msgspec.Struct)
+
+PAGE, INDEX = "report.html", "index.html"
+MOST_PAGES = 30
+"""Nights whose pages are brought up to date, the latest."""
+MOST_ASKED = 8
+"""Recurring requests on a page."""
 
 
 def read_status(workspace: Workspace) -> Status:
@@ -51,6 +70,124 @@ def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
         known = ", ".join(report.night for report in nights[:5]) or "none yet"
         raise UsageError(f"there is no night {night or ''} of {workspace.project}; the last ones: {known}")
     return found
+
+
+def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
+    """Write the page over all nights, and those of the latest nights as they now stand; return the wanted one's path.
+
+    A page whose answers are not kept any more stays as it was. Raises ``Refused`` when the project folder is gone, and
+    ``DiskError``.
+    """
+    from skillopt_sleep.reports.history import describe_history
+    from skillopt_sleep.reports.page import render_index, render_page
+    from skillopt_sleep.reports.view import describe_night
+    from skillopt_sleep.usecases.adopt import list_live_adoptions
+
+    project, options = str(workspace.project), _list_options(workspace)
+    reports = workspace.journal.reports(project)
+    sessions, live = load_archived(workspace), list_live_adoptions(workspace)
+    asked, statuses = _list_asked(sessions), _list_statuses(workspace)
+    since = {edit.id: adoption.adopted_at for adoption in live for edit in adoption.edits}
+    for number, report in enumerate(reports):
+        page = get_night_folder(project, report.night) / PAGE
+        is_due = number == 0 or (
+            number < MOST_PAGES and page.parent.is_dir() and (report.proposal or not page.exists())
+        )
+        outcome = _load_outcome(workspace, report) if is_due or report.night == wanted else None
+        is_lost = outcome is None and page.exists()
+        if report.state is NightState.RUNNING or is_lost or not (is_due or report.night == wanted):
+            continue
+        view = describe_night(report, outcome, asked=asked, live=since, status=statuses.get(report.night, ""))
+        workspace.journal.write(report, {PAGE: render_page(_redact_view(workspace, view), options=options).encode()})
+    pages = frozenset(report.night for report in reports if (get_night_folder(project, report.night) / PAGE).exists())
+    history = describe_history(
+        project,
+        reports,
+        sessions,
+        _list_live_rules(live, project),
+        account=workspace.trials.account(project),
+        asked=asked,
+        statuses=statuses,
+        pages=pages,
+    )
+    index = make_own_folder(workspace.project) / INDEX
+    write_atomic(index, render_index(_redact_view(workspace, history), options=options).encode(), durable=False)
+    return get_night_folder(project, wanted) / PAGE if wanted else index
+
+
+def _list_options(workspace: Workspace) -> str:
+    """Return the options that lead a command to this user's data, "" where none is needed."""
+    given = workspace.origins.get("data_dir", "default") == "flag"
+    return f" --data-dir {shlex.quote(str(workspace.data_dir))}" if given else ""
+
+
+def load_view(workspace: Workspace, report: NightReport) -> NightView:
+    """Return the view of a night with the answers at every place, as far as they are kept."""
+    from skillopt_sleep.reports.view import describe_night
+
+    return describe_night(report, _load_outcome(workspace, report))
+
+
+def _load_outcome(workspace: Workspace, report: NightReport) -> Consolidated | None:
+    """Return what a night was made of; None when it tried nothing, or when that is not kept any more."""
+    from skillopt_sleep.night.outcome import Consolidated
+
+    kept = workspace.journal.kept(report.night, "consolidate")
+    try:
+        return msgspec.json.decode(kept, type=Consolidated) if kept is not None else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _redact_view(workspace: Workspace, view: ViewT) -> ViewT:
+    """Return the view without secrets, as every report is redacted before it reaches the disk."""
+    return msgspec.json.decode(workspace.redactor.redact(msgspec.json.encode(view).decode()), type=type(view))
+
+
+def _list_statuses(workspace: Workspace) -> dict[str, str]:
+    """Return what became of each proposal, by night."""
+    waiting = {proposal.manifest.night for proposal in workspace.staging.waiting()}
+    return {
+        (night := proposal.manifest.night): "closed"
+        if proposal.status is ProposalStatus.STAGED and night not in waiting
+        else {ProposalStatus.STAGED: "waiting"}.get(proposal.status, str(proposal.status))
+        for proposal in workspace.staging.proposals()
+    }
+
+
+def _list_asked(sessions: Collection[Session]) -> tuple[Asked, ...]:
+    """Return the requests that recur over sessions, the most frequent first."""
+    from skillopt_sleep.mining.insights import find_insights
+    from skillopt_sleep.reports.formatting import plain
+    from skillopt_sleep.reports.rows import name_day
+    from skillopt_sleep.reports.view import Asked
+
+    return tuple(
+        Asked(
+            words=plain(found.sightings[0].words),
+            sessions=found.sessions,
+            since=name_day(min(sighting.day for sighting in found.sightings)),
+        )
+        for found in find_insights(tuple(sessions), ()).asked[:MOST_ASKED]
+    )
+
+
+def _list_live_rules(live: Collection[Adoption], project: str) -> tuple[LiveRule, ...]:
+    from skillopt_sleep.reports.formatting import plain
+    from skillopt_sleep.reports.history import LiveRule
+    from skillopt_sleep.reports.rows import relative_to_project, without_bullet
+
+    return tuple(
+        LiveRule(
+            id=plain(edit.id),
+            text=without_bullet(edit.text or edit.anchor),
+            path=relative_to_project(adoption.path, project),
+            since=adoption.adopted_at,
+            night=plain(adoption.night),
+        )
+        for adoption in reversed(tuple(live))
+        for edit in adoption.edits
+    )
 
 
 def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:

@@ -208,7 +208,9 @@ def find_own_data(folder: Path) -> tuple[Path, ...]:
 
 def _find_own_reports(folder: Path) -> tuple[Path, ...]:
     """Everything of ours in the ``.skillopt-sleep`` of a project. Raises ``DiskError``."""
-    return tuple(path for path in _list_folder(folder) if path.name in {".gitignore", "nights", "handoff"})
+    return tuple(
+        path for path in _list_folder(folder) if path.name in {".gitignore", "index.html", "nights", "handoff"}
+    )
 
 
 def _delete(folder: Path, own: Collection[Path]) -> bool:

@@ -18,6 +18,7 @@ from skillopt_sleep.storage.lock import lock_night
 from skillopt_sleep.storage.repair import RepairReport, back_up_database, repair_database
 from skillopt_sleep.storage.space import prune
 from skillopt_sleep.usecases.announce import announce
+from skillopt_sleep.usecases.status import write_pages
 from skillopt_sleep.usecases.workspace import DATABASE
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
 
 def settle(workspace: Workspace) -> None:
-    """After live files have changed: tell the plugins which proposals wait, and copy the database."""
+    """After live files have changed: tell the plugins what waits, bring the pages up to date, copy the database."""
     announce(workspace)
+    _attempt(workspace, lambda: write_pages(workspace))
     _attempt(workspace, lambda: back_up_database(workspace.database))
 
 
@@ -52,7 +54,7 @@ def repair(workspace: Workspace) -> tuple[RepairReport | None, tuple[str, ...]]:
             return found, give_up_unfinished(database)
 
 
-def _attempt(workspace: Workspace, work: Callable[[], None]) -> None:
+def _attempt(workspace: Workspace, work: Callable[[], object]) -> None:
     try:
         work()
     except SleepError as error:

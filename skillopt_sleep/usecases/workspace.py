@@ -209,7 +209,7 @@ class Workspace:
     def journal(self) -> NightJournal:
         """The nights and their reports, which are redacted before they reach the disk."""
         from skillopt_sleep.reports.diagnostics import render_diagnostics, render_evidence
-        from skillopt_sleep.reports.markdown import render_report
+        from skillopt_sleep.reports.page import render_report
 
         def redacted(data: bytes) -> bytes:
             return self.redactor.redact(data.decode("utf-8")).encode("utf-8")

@@ -31,6 +31,7 @@ def test_night_prints_its_report_and_where_the_rest_lies(cli, nora):
         "diagnostics.json",
         "evidence.jsonl",
         "proposal",
+        "report.html",
         "report.md",
     ]
 

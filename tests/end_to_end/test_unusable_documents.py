@@ -7,8 +7,6 @@ import pytest
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.night import night as night_module
 from skillopt_sleep.night.report import NightState, StoppedBy
-from skillopt_sleep.reports.blocks import render_plain
-from skillopt_sleep.reports.terminal import describe_summary
 from skillopt_sleep.storage.adoption import adopt
 from skillopt_sleep.usecases.adopt import find_objection
 from skillopt_sleep.usecases.doctor import examine_setup
@@ -16,6 +14,7 @@ from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import make_person
+from tests.reports.samples import show_night
 
 SKILL = ".claude/skills/skillopt-sleep-learned/SKILL.md"
 BROKEN = {
@@ -59,7 +58,7 @@ def test_night_without_any_usable_document_makes_no_call(tmp_path):
     assert (report.exit_code, report.stopped_by, report.state) == (8, StoppedBy.REFUSED, NightState.STOPPED)
     assert report.spend_night.calls == 0
     assert all(name in report.why for name, _ in BROKEN.values())
-    assert "doctor" in render_plain(describe_summary(report))
+    assert "doctor" in show_night(report)
     for name, _ in BROKEN.values():
         (person.project / name).unlink()
     assert run(person)[1].verdict is Verdict.ACCEPT
@@ -122,7 +121,7 @@ def test_proposal_that_no_longer_fits_says_so(tmp_path, monkeypatch):
     memory = person.project / "CLAUDE.md"
     edit_during_the_night(monkeypatch, lambda: memory.write_bytes(BROKEN["memory"][1]))
     workspace, report = run(person, evolve_skill=False)
-    page = render_plain(describe_summary(report))
+    page = show_night(report)
     assert "cannot be adopted" in page
     assert "skillopt-sleep adopt" not in page
     assert str(memory) in page

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from skillopt_sleep.cli.run import print_price
-from skillopt_sleep.reports.blocks import render_plain
-from skillopt_sleep.reports.markdown import render_report
-from skillopt_sleep.reports.terminal import describe_summary
+from skillopt_sleep.reports.page import render_report
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from tests.fakes.home import make_person
 from tests.gate.test_verdict import recording
+from tests.reports.samples import show_night
 
 
 def test_night_compared_with_what_was_expected(tmp_path, capsys):
@@ -29,4 +28,4 @@ def test_night_compared_with_what_was_expected(tmp_path, capsys):
     line = f"about {usual} calls were expected, {took} were made"
     assert line.removeprefix("about ") in render_report(report)
     assert "About" in render_report(report)
-    assert line in " ".join(render_plain(describe_summary(report)).split()).replace("About", "about")
+    assert line in " ".join(show_night(report).split()).replace("About", "about")

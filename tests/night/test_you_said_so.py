@@ -12,8 +12,7 @@ from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.reports.blocks import render_plain
-from skillopt_sleep.reports.rows import list_said, list_undecided
-from skillopt_sleep.reports.terminal import describe_summary
+from skillopt_sleep.reports.rows import list_said
 from skillopt_sleep.reports.watch import describe_watch
 from skillopt_sleep.reports.why import describe_why, find_rules
 from skillopt_sleep.usecases.adopt import adopt_automatically, adopt_night
@@ -22,6 +21,7 @@ from skillopt_sleep.usecases.run import run_night
 from skillopt_sleep.usecases.status import watch_rules
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import Person, make_person
+from tests.reports.samples import show_night
 
 WISH = "No. From now on, "
 
@@ -48,13 +48,13 @@ def test_whole_night_shows_what_you_said_apart_and_adopts_it_by_your_word(tmp_pa
     workspace, report = run(person)
     said = list_said(report)
     assert len(said) == 2
-    assert not list_undecided(report)
+    assert list_said(report) == report.pending
     assert not report.accepted
     assert report.proposal is None
     page = (person.project / ".skillopt-sleep" / "nights" / report.night / "report.md").read_text()
     assert "## You said so" in page
     assert "## Not decided yet" not in page
-    screen = render_plain(describe_summary(report))
+    screen = show_night(report)
     assert "You said so" in screen
     assert f"--edit {said[0].edits[0]}" in screen
     before = (workspace.trials.account(str(person.project)).accepted, watch_rules(workspace))
@@ -88,7 +88,7 @@ def test_correction_without_a_standing_wish_is_an_ordinary_rule(tmp_path):
     """The same words without "from now on" give no such list, and nothing is replayed for it."""
     _, report = run(make_wisher(tmp_path / "mira", "No, "))
     assert not list_said(report)
-    assert len(list_undecided(report)) == 2
+    assert len(report.pending) - len(list_said(report)) == 2
     assert "own" not in {phase.phase for phase in report.phases}
 
 

@@ -29,6 +29,15 @@ from skillopt_sleep.night.report import (
     TaskOrigin,
     TrialReport,
 )
+from skillopt_sleep.reports.blocks import render_plain
+from skillopt_sleep.reports.terminal import describe_screen
+from skillopt_sleep.reports.view import describe_night
+
+
+def show_night(report, **options):
+    """The screen of a night as it goes into a pipe: whole, and no line wrapped."""
+    return render_plain(describe_screen(describe_night(report), **options))
+
 
 SKILL = "/home/ada/shop/.claude/skills/house-rules/SKILL.md"
 MEMORY = "/home/ada/shop/CLAUDE.md"

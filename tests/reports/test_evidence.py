@@ -19,7 +19,7 @@ TASK = TaskRecord(
 RESULT = ReplayResult(
     task_id="v-01",
     candidate="0123456789abcdef",
-    response="Add the form\n" + "and more " * 200,
+    response="Add the form\n" + "and more " * 800,
     score=Score(hard=0.0, soft=0.4, rationale="names no ticket"),
     latency=1.5,
 )
@@ -50,8 +50,8 @@ def test_lost_rollout_is_null_and_never_zero():
 
 def test_long_response_is_cut_and_measured():
     """The head is enough to judge by eye; the length says how much is missing."""
-    assert MEASURED.response_head == RESULT.response[:600]
-    assert MEASURED.response_len == len(RESULT.response) == 1813
+    assert MEASURED.response_head == RESULT.response[:4_000]
+    assert MEASURED.response_len == len(RESULT.response) == 7213
 
 
 def test_night_without_rollouts_leaves_an_empty_file():

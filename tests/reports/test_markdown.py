@@ -12,7 +12,7 @@ from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Skip
 from skillopt_sleep.night.report import TaskLabel
 from skillopt_sleep.reports.formatting import escape, plain
-from skillopt_sleep.reports.markdown import render_report
+from skillopt_sleep.reports.page import render_report
 from tests.reports.samples import ACCEPTED, SAMPLES
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -49,7 +49,7 @@ def test_page_begins_with_the_verdict_and_ends_cleanly(report):
     lines = [line for line in page.splitlines() if line]
     assert lines[0].startswith("# ")
     assert lines[1].startswith("**")
-    assert lines[3].startswith("**What to do now.** ")
+    assert lines[3 + bool(report.proposal)].startswith("**What to do now.** ")
     assert page.endswith("\n")
     assert not page.endswith("\n\n")
     assert "\n\n\n" not in page
@@ -126,4 +126,4 @@ def test_long_diff_is_cut_and_says_where_the_rest_is():
     page = render_report(replace(ACCEPTED, documents=(replace(ACCEPTED.documents[0], diff=diff),)))
     assert "+line 119\n" in page
     assert "+line 120\n" not in page
-    assert "180 more lines: `skillopt-sleep show 2026-07-03-a1c4`" in page
+    assert "180 more lines, in `diagnostics.json`" in page

@@ -13,11 +13,10 @@ from skillopt_sleep.model.call import Spend
 from skillopt_sleep.model.task import Shortfall
 from skillopt_sleep.reports import measurements
 from skillopt_sleep.reports.blocks import render_plain
-from skillopt_sleep.reports.markdown import render_report
+from skillopt_sleep.reports.page import render_report
 from skillopt_sleep.reports.rows import Outcome, list_held_back, list_tasks
 from skillopt_sleep.reports.status import Status, describe_status
-from skillopt_sleep.reports.terminal import describe_summary
-from tests.reports.samples import ACCEPTED, GOES_ON, GUARDED, MEMORY_RULE, PAIRED, PENDING_RULE, UNDECIDED
+from tests.reports.samples import ACCEPTED, GOES_ON, GUARDED, MEMORY_RULE, PAIRED, PENDING_RULE, UNDECIDED, show_night
 
 TRIAL = PAIRED.trials[0]
 
@@ -107,7 +106,7 @@ def test_account_in_a_sentence(account, said):
     assert measurements.describe_account(account) == said
 
 
-@pytest.mark.parametrize("render", [render_report, lambda report: render_plain(describe_summary(report))])
+@pytest.mark.parametrize("render", [render_report, show_night])
 def test_pending_edit_is_listed_once(render):
     """Under its own heading with what it would take, and not among those held back."""
     page = render(GOES_ON)
@@ -125,7 +124,7 @@ def test_undecided_edit_that_cannot_go_on_is_still_shown():
 def test_every_report_has_the_account(report):
     """On the screen and on the page."""
     assert measurements.describe_account(report.account) in render_report(report)
-    assert measurements.describe_account(report.account) in render_plain(describe_summary(report))
+    assert measurements.describe_account(report.account) in show_night(report)
 
 
 def test_strict_night_claims_nothing_of_the_paired_rule():
@@ -177,21 +176,6 @@ def test_noise_is_told_with_what_it_lets_be_seen():
         " varies by about 0.12). With 7 test tasks, a change that makes about 19 more of 100 replays pass is usually"
         " accepted within a week, and one that makes about 36 more pass in its first night (8 times in 10)."
     )
-
-
-@pytest.mark.parametrize(
-    ("audit", "said"),
-    [
-        (replace(KNOWN, repeats=3), "it takes 10 tasks replayed again on another night; so far there are 3."),
-        (replace(KNOWN, repeats_same_night=5, differ_same_night=0.2), "Within one night 20% differ (5 repeats)."),
-        (replace(KNOWN, tonight=None), "no change is sure to be accepted in its first night"),
-        (replace(KNOWN, tonight=None, in_a_week=None), "too much noise to see any gain within a week"),
-        (replace(KNOWN, val_tasks=0), "31 repeats of 14 tasks"),
-    ],
-)
-def test_what_cannot_be_told_is_not(audit, said):
-    """Too few repeats, too much noise, no test tasks."""
-    assert said in measurements.describe_noise(audit)
 
 
 def test_nothing_is_said_of_nothing():
@@ -267,36 +251,17 @@ def test_null_trial_says_what_its_verdict_means(verdict, said):
 
 
 def test_report_tells_all_of_it():
-    """The page in full, the screen in brief."""
-    page, screen = render_report(PAIRED).replace("\\", ""), render_plain(describe_summary(PAIRED))
+    """The page, and the whole screen."""
+    page, screen = render_report(PAIRED).replace("\\", ""), show_night(PAIRED)
     for said in (
         measurements.describe_noise(PAIRED.audit),
         measurements.describe_position(PAIRED.audit),
         measurements.describe_sealed(PAIRED.sealed),
     ):
         assert said in page
-    assert measurements.summarize_audit(PAIRED.audit) in screen
-    assert measurements.summarize_sealed(PAIRED.sealed) in screen
+        assert said in screen
     assert measurements.describe_shortfall(UNDECIDED.shortfall) in render_report(UNDECIDED).replace("\\", "")
-    assert measurements.describe_shortfall(UNDECIDED.shortfall) in render_plain(describe_summary(UNDECIDED))
-
-
-@pytest.mark.parametrize(
-    ("audit", "said"),
-    [
-        (NoiseReport(), ""),
-        (replace(KNOWN, repeats=3), ""),
-        (KNOWN, "8% of replays vary; a night can show gains of 36 points, a week gains of 19"),
-        (replace(KNOWN, tonight=None, in_a_week=None), "too much to see a gain within a week"),
-        (replace(KNOWN, val_tasks=0), "8% of replays vary"),
-        (replace(KNOWN, position=Position(first=20, second=2)), "the judge is influenced by the order of the answers"),
-        (replace(KNOWN, later_better=18, later_worse=2), "later replays score differently from earlier ones"),
-    ],
-)
-def test_audit_in_brief(audit, said):
-    """A line of figures, and what is wrong only if something is."""
-    assert said in measurements.summarize_audit(audit)
-    assert bool(said) is bool(measurements.summarize_audit(audit))
+    assert measurements.describe_shortfall(UNDECIDED.shortfall) in show_night(UNDECIDED)
 
 
 def test_status_tells_it_too():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from skillopt_sleep.gate.rule import Decision, Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
 from skillopt_sleep.night.report import NightReport, TaskLabel, TrialReport
-from skillopt_sleep.reports.markdown import render_report
+from skillopt_sleep.reports.page import render_report
 from skillopt_sleep.reports.rows import describe_moments
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night

@@ -1,0 +1,233 @@
+"""The view model over all nights of a project: whether corrections become fewer, what is live, and what was spent."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from pathlib import PurePath
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.gate.account import Account
+from skillopt_sleep.model.call import Spend
+from skillopt_sleep.model.session import Feedback, Session, list_typed
+from skillopt_sleep.night.report import NightReport
+from skillopt_sleep.reports.formatting import money, number, plain, total_spend
+from skillopt_sleep.reports.headline import summarize_night
+from skillopt_sleep.reports.measurements import describe_account
+from skillopt_sleep.reports.rows import name_day
+from skillopt_sleep.reports.view import Asked
+
+MOST_WEEKS = 53
+MOST_NIGHTS = 400
+"""Nights in the table."""
+FEW = 10
+"""A week with fewer prompts has no rate: one correction would weigh too much."""
+SPAN = 4
+"""Weeks at the beginning, and at the end, whose rates are compared."""
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 900, 240, 44, 24, 190
+"""The chart, in units of its view box, and the part of it that the curve takes."""
+
+
+class Week(Struct, frozen=True, kw_only=True):
+    """What was typed, and spent, in a week from Monday on."""
+
+    day: str
+    prompts: int
+    corrections: int
+    spent: str
+    calls: int
+    adopted: int
+    """Rules that went live."""
+    x: float
+    y: float | None
+    """Where the rate stands in the chart; None for a week with too few prompts."""
+
+    @property
+    def rate(self) -> str:
+        """Corrections in 100 prompts, "" for a week with too few."""
+        return f"{100 * self.corrections / self.prompts:.0f}" if self.prompts >= FEW else ""
+
+
+class LiveRule(Struct, frozen=True, kw_only=True):
+    """A rule that was adopted and stands."""
+
+    id: str
+    text: str
+    path: str
+    since: str
+    """ISO 8601."""
+    night: str
+
+    @property
+    def day(self) -> str:
+        """Since when it is live, in words."""
+        return name_day(self.since)
+
+
+class NightRow(Struct, frozen=True, kw_only=True):
+    """A night on one line."""
+
+    night: str
+    day: str
+    ending: str
+    title: str
+    calls: int
+    spent: str
+    status: str
+    """What became of its proposal; "" without one."""
+    has_page: bool
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """What the page over all nights says."""
+
+    project: str
+    name: str
+    said: str
+    """How corrections went, in one sentence."""
+    account: str
+    waiting: str
+    """The night whose proposal waits, "" for none."""
+    weeks: tuple[Week, ...]
+    curve: str
+    """The rates as a path of SVG."""
+    grid: tuple[tuple[float, int], ...]
+    """Heights of the lines of the chart, each with its rate."""
+    live: tuple[LiveRule, ...]
+    asked: tuple[Asked, ...]
+    nights: tuple[NightRow, ...]
+    facts: tuple[tuple[str, str], ...]
+
+
+def describe_history(
+    project: str,
+    reports: Sequence[NightReport],
+    sessions: Iterable[Session],
+    live: Sequence[LiveRule],
+    *,
+    account: Account,
+    asked: Sequence[Asked] = (),
+    statuses: Mapping[str, str] = {},
+    pages: frozenset[str] = frozenset(),
+) -> History:
+    """Return the view over all nights, which come the latest first.
+
+    ``statuses`` tells what became of each proposal, and ``pages`` are the nights that have a page.
+    """
+    weeks = _count_weeks(reports, sessions, live)
+    most = max((100 * week.corrections / week.prompts for week in weeks if week.prompts >= FEW), default=0)
+    top = max(8, 4 * -(-int(most + 1) // 4))
+    placed = tuple(_place(week, number, len(weeks), top) for number, week in enumerate(weeks))
+    points = [f"{week.x:g} {week.y:g}" for week in placed if week.y is not None]
+    spend = _add_up(reports)
+    prompts, corrections = sum(week.prompts for week in weeks), sum(week.corrections for week in weeks)
+    return History(
+        project=plain(project),
+        name=plain(PurePath(project).name),
+        said=_compare_ends([week for week in weeks if week.prompts >= FEW]),
+        account=describe_account(account),
+        waiting=next((report.night for report in reports if statuses.get(report.night) == "waiting"), ""),
+        weeks=placed,
+        curve=f"M{' '.join(points)}" if len(points) > 1 else "",
+        grid=tuple((BOTTOM - (BOTTOM - TOP) * part / 2, top * part // 2) for part in (0, 1, 2)),
+        live=tuple(live),
+        asked=tuple(asked),
+        nights=tuple(_describe_row(report, statuses, pages) for report in reports[:MOST_NIGHTS]),
+        facts=(
+            (number(len(reports)), "night" if len(reports) == 1 else "nights"),
+            (money(spend), f"in {number(spend.calls)} calls"),
+            (number(len(live)), "rule live" if len(live) == 1 else "rules live"),
+            (number(corrections), f"corrections in {number(prompts)} prompts"),
+        ),
+    )
+
+
+def _add_up(reports: Iterable[NightReport]) -> Spend:
+    spends = [total_spend(report) for report in reports]
+    calls, unpriced = sum(spend.calls for spend in spends), sum(spend.unpriced for spend in spends)
+    return Spend(calls=calls, usd=sum(spend.usd for spend in spends), unpriced=unpriced)
+
+
+def _count_weeks(reports: Iterable[NightReport], sessions: Iterable[Session], live: Iterable[LiveRule]) -> list[Week]:
+    prompts: Counter[date] = Counter()
+    corrections: Counter[date] = Counter()
+    for session in sessions:
+        for turn in list_typed(session.turns):
+            if (monday := _find_monday(turn.at)) is not None:
+                prompts[monday] += 1
+                corrections[monday] += turn.feedback is Feedback.CORRECTION
+    nights: defaultdict[date, list[NightReport]] = defaultdict(list)
+    for report in reports:
+        if (monday := _find_monday(report.started_at)) is not None:
+            nights[monday].append(report)
+    adopted = Counter(monday for rule in live if (monday := _find_monday(rule.since)) is not None)
+    return [
+        Week(
+            day=f"{monday.day} {monday:%b}",
+            prompts=prompts[monday],
+            corrections=corrections[monday],
+            spent=money(spend) if (spend := _add_up(nights.get(monday, ()))).calls else "",
+            calls=spend.calls,
+            adopted=adopted[monday],
+            x=0,
+            y=None,
+        )
+        for monday in _list_mondays({*prompts, *nights, *adopted})
+    ]
+
+
+def _list_mondays(used: set[date]) -> Iterator[date]:
+    """Yield every week from the first to the last one that is used, the latest ``MOST_WEEKS`` at most."""
+    if used:
+        first = max(min(used), max(used) - timedelta(weeks=MOST_WEEKS - 1))
+        for count in range((max(used) - first).days // 7 + 1):
+            yield first + timedelta(weeks=count)
+
+
+def _find_monday(moment: str) -> date | None:
+    try:
+        day = date.fromisoformat(moment[:10])
+    except ValueError:
+        return None
+    return day - timedelta(days=day.weekday()) if day.toordinal() > day.weekday() else None
+
+
+def _place(week: Week, count: int, of: int, top: int) -> Week:
+    x = LEFT + (WIDTH - LEFT - 24) * (count / (of - 1) if of > 1 else 0.5)
+    rate = 100 * week.corrections / week.prompts if week.prompts >= FEW else None
+    y = None if rate is None else round(BOTTOM - (BOTTOM - TOP) * rate / top, 1)
+    return replace(week, x=round(x, 1), y=y)
+
+
+def _compare_ends(weeks: Sequence[Week]) -> str:
+    """Return the rate of the last weeks beside that of the first ones; it is a fact, not a proof that rules helped."""
+    if not weeks:
+        return "Too little was typed here so far to say how often you correct your agent."
+    last = _compute_rate(weeks[-SPAN:])
+    if len(weeks) <= SPAN:
+        return f"You corrected your agent in {last:.0f} of 100 prompts so far."
+    first = _compute_rate(weeks[:SPAN])
+    also = "too" if round(first) == round(last) else ""
+    was = f"in the first four weeks it was {first:.0f}"
+    return f"You corrected your agent in {last:.0f} of 100 prompts these four weeks; {f'{was} {also}'.strip()}."
+
+
+def _compute_rate(weeks: Sequence[Week]) -> float:
+    return 100 * sum(week.corrections for week in weeks) / sum(week.prompts for week in weeks)
+
+
+def _describe_row(report: NightReport, statuses: Mapping[str, str], pages: frozenset[str]) -> NightRow:
+    headline, spend = summarize_night(report), total_spend(report)
+    return NightRow(
+        night=plain(report.night),
+        day=name_day(report.started_at),
+        ending=headline.ending.lower(),
+        title=plain(headline.title, 120),
+        calls=spend.calls,
+        spent=money(spend),
+        status=statuses.get(report.night, ""),
+        has_page=report.night in pages,
+    )

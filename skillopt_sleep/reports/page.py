@@ -1,0 +1,132 @@
+"""Renders the views of nights from templates: ``report.md``, and the pages that a browser opens.
+
+Everything quoted was written by others. Each kind of template escapes every value, so that it reads as written and can
+never become markup. A page stands alone: it loads nothing, its policy allows only its own style and script by their
+digests, and what it shows is bounded.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from skillopt_sleep.night.report import HoldoutRow, NightReport
+from skillopt_sleep.reports.formatting import PHASES, code, drop_unprintable, escape, longest_backtick_run, plain, score
+from skillopt_sleep.reports.history import History
+from skillopt_sleep.reports.view import NightView, describe_night
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+MOST_BYTES = 290_000
+"""Size of a page. One that quotes more shows fewer places of each rule in full."""
+MOST_PLACES = (40, 16, 6, 2, 0)
+"""Places of a rule shown in full, fewer and fewer until the page is small enough."""
+
+
+def render_report(report: NightReport) -> str:
+    """Return ``report.md``, with a final newline."""
+    return str(_open_templates("md").get_template("report.md").render(night=describe_night(report), phases=PHASES))
+
+
+def render_page(night: NightView, *, options: str = "") -> str:
+    """Return the page of a night; ``options`` lead a command to the person's data."""
+    page = ""
+    for most in MOST_PLACES:
+        page = _render_html("night.html", night=_limit_places(night, most), options=options)
+        if len(page.encode()) <= MOST_BYTES:
+            break
+    return page
+
+
+def render_index(history: History, *, options: str = "") -> str:
+    """Return the page over all nights."""
+    return _render_html("index.html", history=history, options=options)
+
+
+def _limit_places(night: NightView, most: int) -> NightView:
+    groups = [
+        replace(group, rules=tuple(replace(rule, places=rule.places[:most]) for rule in group.rules))
+        for group in night.groups
+    ]
+    return replace(night, groups=tuple(groups))
+
+
+def _render_html(name: str, **values: object) -> str:
+    style, script = _read_asset("page.css"), _read_asset("page.js")
+    policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; img-src data:"
+    policy += "; base-uri 'none'; form-action 'none'"
+    page = _open_templates("html").get_template(name).render(style=style, script=script, policy=policy, **values)
+    return str(page)
+
+
+@functools.cache
+def _read_asset(name: str) -> str:
+    from markupsafe import Markup  # noqa: PLC0415
+
+    text: str = Markup((TEMPLATES / name).read_text(encoding="utf-8"))  # noqa: S704  our own file
+    return text
+
+
+def _digest(text: str) -> str:
+    """Return a text's digest as a content policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@functools.cache
+def _open_templates(kind: str) -> Environment:
+    """Return the templates of a kind; jinja2 is imported only when something is rendered."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
+    from markupsafe import Markup  # noqa: PLC0415
+
+    def protect(value: object) -> object:
+        return value if isinstance(value, Markup) else escape(str(value))
+
+    def clean(value: object) -> object:
+        return drop_unprintable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    def cell(text: str) -> str:
+        safe: str = Markup(str(protect(text)).replace("|", "\\|"))  # noqa: S704  escaped for Markdown
+        return safe
+
+    templates = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=kind == "html",  # noqa: S701  Markdown is escaped by `protect`
+        finalize=clean if kind == "html" else protect,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {"short": plain, "grade": _grade}
+    if kind == "md":
+        templates.filters |= {
+            "cell": cell,
+            "code": lambda text: Markup(code(text)),  # noqa: S704  a code span shows anything as it is
+            "diff": lambda lines: Markup(_fence(lines)),  # noqa: S704  so does a code block
+        }
+    return templates
+
+
+def _fence(lines: Sequence[str]) -> str:
+    """Return a code block that nothing in it can end."""
+    fence = "`" * max(3, 1 + longest_backtick_run("\n".join(lines)))
+    return "\n".join((f"{fence}diff", *lines, fence))
+
+
+def _grade(row: HoldoutRow) -> str:
+    """Tell whether the task passed, and its score when that says more."""
+    if row.hard is None:
+        return "not measured"
+    partial = row.soft not in {None, row.hard}
+    if row.hard == 0 and partial:
+        return f"partly right ({score(row.soft)})"
+    passed = {1.0: "passed", 0.0: "failed"}.get(row.hard, f"passed {row.hard:.0%} of the time")
+    return f"{passed} ({score(row.soft)})" if partial else passed

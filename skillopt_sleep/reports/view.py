@@ -1,0 +1,301 @@
+"""The view model of a night: everything a report says about it, which every report is rendered from.
+
+All strings are plain: on one line or clipped, without control or bidirectional characters, but not yet escaped for
+Markdown, HTML or a terminal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from skillopt_sleep.model.call import PhaseTally
+from skillopt_sleep.night.report import BackendHealth, Loading, NightReport
+from skillopt_sleep.reports import measurements
+from skillopt_sleep.reports.formatting import (
+    DOCUMENTS,
+    ERRORS,
+    WORDS,
+    describe_earlier_spend,
+    describe_expectation,
+    money,
+    number,
+    plain,
+    plain_lines,
+    sentence,
+    spending_rows,
+    times,
+    total_spend,
+    when,
+)
+from skillopt_sleep.reports.headline import Ending, Headline, summarize_night
+from skillopt_sleep.reports.rows import (
+    QUOTE_CHARACTERS,
+    TASK_CHARACTERS,
+    TaskRow,
+    list_places,
+    list_tasks,
+    name_day,
+    relative_to_project,
+)
+from skillopt_sleep.reports.rules import MOST, REASON_CHARACTERS, Group, State, list_groups
+
+if TYPE_CHECKING:
+    from skillopt_sleep.night.outcome import Consolidated
+
+DIFF_LINES = 120
+"""Lines of one file's diff in a report."""
+DIFF_CHARACTERS = 400
+"""Characters of one line of a diff."""
+MISSING_FOLDER = "no such folder"
+"""The reason a source gives for a folder that does not exist."""
+EXAMPLES = 2
+"""Examples named for each reason why something was left out."""
+
+LOADS = {
+    Loading.LOADED: "Your agent loads it.",
+    Loading.NOT_OPENED: "Your agent lists it but did not open it, so the rules would not reach it.",
+    Loading.NOT_LOADED: "Your agent does not load it, so the rules would not reach it.",
+    Loading.NOT_CHECKED: "Whether your agent loads it was not checked.",
+}
+"""Whether the agent loads a proposal."""
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A request that the person makes again and again."""
+
+    words: str
+    sessions: int
+    since: str = ""
+
+
+class NightView(Struct, frozen=True, kw_only=True):
+    """What every report of a night says."""
+
+    night: str
+    project: str
+    name: str
+    """The project's folder, by name."""
+    started: str
+    """To the minute, in UTC."""
+    day: str
+    ending: Ending
+    title: str
+    said: str
+    """The whole night in one sentence."""
+    text: str
+    loads: str
+    """Whether the agent loads what is proposed, "" when nothing is."""
+    is_loaded: bool
+    not_loaded: bool
+    """Whether the rules would not reach the agent."""
+    loads_why: str
+    now: str
+    steps: tuple[tuple[str, str], ...]
+    """Commands to run next, each with what it does."""
+    status: str
+    """What became of the proposal: ``waiting``, ``adopted``, ``reverted``, "" without one."""
+    groups: tuple[Group, ...]
+    asked: tuple[Asked, ...]
+    facts: tuple[tuple[str, str], ...]
+    """Figures for the top of a page, each with what it counts."""
+    tasks: tuple[TaskRow, ...]
+    """The requests that tested the change, before and after."""
+    remarks: tuple[str, ...]
+    trials: tuple[str, ...]
+    trust: tuple[str, ...]
+    read: str
+    kept: tuple[str, ...]
+    """What waits for a later night, or belongs elsewhere."""
+    left_out: tuple[tuple[str, str, tuple[str, ...]], ...]
+    """What was skipped: how much, why, and examples."""
+    costs: tuple[tuple[str, str, str], ...]
+    """What was used of each cap."""
+    cost_remarks: tuple[str, ...]
+    phases: tuple[tuple[str, ...], ...]
+    first_error: str
+    agents: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+    changes: tuple[tuple[str, tuple[str, ...], int], ...]
+    """Each changed file with its diff, and how many lines of it are not shown."""
+
+
+def describe_night(
+    report: NightReport,
+    outcome: Consolidated | None = None,
+    *,
+    asked: Sequence[Asked] = (),
+    live: Mapping[str, str] = MappingProxyType({}),
+    status: str = "",
+) -> NightView:
+    """Return the view of a night.
+
+    ``outcome`` has the answers at every place, as long as the night is kept; ``asked`` are requests that recur,
+    ``live`` tells since when an edit is live, and ``status`` what became of the proposal.
+    """
+    headline = summarize_night(report)
+    groups = tuple(list_groups(report, list_places(outcome), live))
+    tasks = list_tasks(report)
+    replay = report.replay
+    return NightView(
+        night=plain(report.night),
+        project=plain(report.project),
+        name=plain(PurePath(report.project).name),
+        started=when(report.started_at),
+        day=name_day(report.started_at),
+        ending=headline.ending,
+        title=headline.title[0].upper() + headline.title[1:],
+        said=_summarize(headline, groups),
+        text=plain(headline.text),
+        loads=LOADS[replay.loading] if report.proposal else "",
+        is_loaded=replay.loading is Loading.LOADED,
+        not_loaded=replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED},
+        loads_why=sentence("; ".join(filter(None, (replay.why, replay.confirmation.in_words)))),
+        now=headline.now,
+        steps=tuple((step.command, step.effect) for step in headline.steps),
+        status=status or ("waiting" if report.proposal else ""),
+        groups=groups,
+        asked=tuple(asked),
+        facts=tuple(_list_facts(report)),
+        tasks=tasks,
+        remarks=tuple(measurements.list_remarks(tasks, report.trials)),
+        trials=tuple(measurements.list_trials(report)),
+        trust=tuple(measurements.list_trust(report)),
+        read=_describe_reading(report),
+        kept=tuple(_list_kept(report)),
+        left_out=_list_left_out(report)[:MOST],
+        costs=spending_rows(report.caps, report.spend) if report.spend.calls or report.phases else (),
+        cost_remarks=tuple(_list_cost_remarks(report)),
+        phases=tuple(map(_describe_phase, report.phases[:MOST])),
+        first_error="" if report.why and report.why in report.call_error else plain(report.call_error, 400),
+        agents=tuple(map(_describe_agent, report.backends)),
+        notes=tuple(plain(note, 1_000) for note in report.notes[:MOST]),
+        changes=tuple(_list_changes(report)),
+    )
+
+
+def _summarize(headline: Headline, groups: Sequence[Group]) -> str:
+    """Return the night in one sentence: how many rules ended how, or what the headline says."""
+    rules = {group.state: group.rules for group in groups}
+    proven, tried = rules.get(State.PROVEN, ()), len(rules.get(State.WAITING, ())) + len(rules.get(State.PROMISING, ()))
+    if headline.ending is Ending.ACCEPTED and headline.title == "a change is ready" and proven:
+        count, live = len(proven), sum(bool(rule.live) for rule in proven)
+        said = "One rule is proven" if count == 1 else f"{count} rules are proven"
+        waits = "waits for you" if count == 1 else "wait for you"
+        said += f" and {waits}" if not live else " and live" if live == count else f", {live} of them live"
+        return said + {0: ".", 1: "; another is being tried."}.get(tried, f"; {tried} more are being tried.")
+    if headline.ending is Ending.UNDECIDED and tried and State.SAID not in rules:
+        return f"{'One rule is' if tried == 1 else f'{tried} rules are'} being tried; nothing changes yet."
+    return sentence(headline.title)
+
+
+def _list_facts(report: NightReport) -> Iterator[tuple[str, str]]:
+    spend, counts = total_spend(report), report.counts
+    yield number(spend.calls), f"{'calls' if spend.calls != 1 else 'call'} of {number(report.caps.calls)}"
+    yield money(spend), f"of ${report.caps.usd:,.2f}"
+    if report.spend.seconds:
+        yield f"{report.spend.seconds / 60:.0f}" if report.spend.seconds >= 60 else "under 1", "minutes"  # noqa: PLR2004
+    yield number(counts.sessions), "sessions used" if counts.sessions != 1 else "session used"
+    yield number(counts.corrections), "corrections found" if counts.corrections != 1 else "correction found"
+
+
+def _describe_reading(report: NightReport) -> str:
+    counts = report.counts
+    sealed = f", {counts.test} sealed for a later check" if counts.test else ""
+    gave = f", which gave {number(counts.tasks, 'task')}: {counts.train} to learn from, {counts.val} to test on{sealed}"
+    return (
+        f"Your session files held {number(counts.prompts, 'new prompt')} of yours, including"
+        f" {number(counts.corrections, 'correction')}. This night used {number(counts.sessions, 'session')}"
+        f"{gave if counts.tasks else ''}."
+    )
+
+
+def _list_kept(report: NightReport) -> Iterator[str]:
+    counts = report.counts
+    left = (
+        (counts.waiting, "session", "above the limit of one night, kept for the next"),
+        (counts.out_of_scope, "session", "of other projects, not read"),
+        (counts.older, "session", "of this project from before lookback_days, not read"),
+        (counts.unplaced, "session", "of deleted worktrees that may be of another project, not read"),
+        (counts.left, "task", "above the limit of one night, kept for the next"),
+    )
+    yield from (f"{number(count, noun)} {what}" for count, noun, what in left if count)
+
+
+def _list_left_out(report: NightReport) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """Return what was skipped or refused, by reason, the most frequent first."""
+    total: Counter[tuple[str, str]] = Counter()
+    examples: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for skip in report.skipped:
+        what = "line" if skip.line else "folder" if skip.reason == MISSING_FOLDER else "file"
+        kind = (what, plain(skip.reason, REASON_CHARACTERS))
+        total[kind] += skip.count
+        examples[kind].append(plain("/".join(PurePath(skip.path).parts[-2:]) + (f":{skip.line}" if skip.line else "")))
+    for refusal in report.refused:
+        kind = ("task or rule", plain(refusal.why, REASON_CHARACTERS))
+        total[kind] += 1
+        words = plain(refusal.words, TASK_CHARACTERS)
+        examples[kind].append(f"“{words}”" if refusal.words else plain(refusal.subject))
+    return tuple(
+        (
+            number(count, what, "tasks or rules" if what == "task or rule" else ""),
+            why,
+            _name_examples(examples[what, why]),
+        )
+        for (what, why), count in total.most_common()
+    )
+
+
+def _name_examples(examples: Iterable[str]) -> tuple[str, ...]:
+    named = list(dict.fromkeys(examples))
+    more = len(named) - EXAMPLES
+    return (
+        *(plain(example, QUOTE_CHARACTERS) for example in named[:EXAMPLES]),
+        *([f"{more} more"] if more > 0 else []),
+    )
+
+
+def _list_cost_remarks(report: NightReport) -> Iterator[str]:
+    if earlier := describe_earlier_spend(report):
+        yield f"Each run has its own caps: {earlier}."
+    if expectation := describe_expectation(report):
+        yield f"{expectation[0].upper()}{expectation[1:]}."
+
+
+def _describe_phase(phase: PhaseTally) -> tuple[str, ...]:
+    return (
+        plain(phase.phase),
+        number(phase.calls) + (f" + {number(phase.reused)} reused" if phase.reused else ""),
+        number(phase.input_tokens),
+        number(phase.output_tokens),
+        "" if phase.cost_usd is None else f"${phase.cost_usd:.2f}",
+        f"{phase.seconds:.1f}",
+        ", ".join(f"{ERRORS.get(name, plain(name))} {times(count)}" for name, count in phase.errors.items()),
+    )
+
+
+def _describe_agent(health: BackendHealth) -> tuple[str, ...]:
+    state = {True: "ready", False: "not usable", None: "not checked"}[health.ready]
+    state += {True: ", logged in", False: ", not logged in", None: ""}[health.logged_in]
+    return (
+        WORDS["roles"].get(health.role) or plain(health.role),
+        plain(f"{health.backend} {health.version}"),
+        plain(health.model) or "its default",
+        state + (f": {plain(health.detail, REASON_CHARACTERS)}" if health.detail else ""),
+    )
+
+
+def _list_changes(report: NightReport) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    for change in report.documents:
+        lines = plain_lines(change.diff[: DIFF_LINES * DIFF_CHARACTERS])
+        document = DOCUMENTS.get(change.kind, plain(change.kind))
+        shared = " (in git: once you commit it, your team has it too)" if change.tracked else ""
+        untried = f", {plain(change.untried)}" if change.untried else ""
+        title = f"The {document}, {relative_to_project(change.path, report.project)}{shared}{untried}"
+        shown = tuple(line[:DIFF_CHARACTERS] for line in lines[:DIFF_LINES])
+        yield title, shown, max(0, change.diff.rstrip("\n").count("\n") + 1 - len(shown))

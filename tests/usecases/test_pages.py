@@ -1,0 +1,96 @@
+"""The pages beside a night's report: when they are written, what they know, and how they stay true."""
+
+from __future__ import annotations
+
+import stat
+
+import click
+import pytest
+
+from skillopt_sleep.storage.journal import get_night_folder
+from skillopt_sleep.usecases.adopt import adopt_night
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.status import INDEX, PAGE, load_view, write_pages
+from skillopt_sleep.usecases.upkeep import settle
+from tests.fakes.committer import CANARY, COMPLAINT, make_committer
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory):
+    """A person whose one correction was tried at other places, and the night that proved the rule."""
+    person = make_committer(tmp_path_factory.mktemp("night") / "mira")
+    workspace = person.workspace()
+    return person, run_night(workspace, plan_night(workspace))
+
+
+def pages(person, report):
+    """The two pages, as text."""
+    folder = person.project / ".skillopt-sleep"
+    return (get_night_folder(str(person.project), report.night) / PAGE).read_text(), (folder / INDEX).read_text()
+
+
+def test_night_leaves_private_pages(night):
+    """Beside its report, readable by this user alone; the index leads to it."""
+    person, report = night
+    page, index = pages(person, report)
+    assert "What to do now" in page
+    assert f'href="nights/{report.night}/report.html"' in index
+    for path in (person.project / ".skillopt-sleep").rglob("*.html"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_page_shows_each_place_with_the_answers_of_both_sides(night):
+    """What the agent did then, and what it does with the rule; what was said later in the session stays out."""
+    person, report = night
+    tried = [rule for group in load_view(person.workspace(), report).groups for rule in group.rules if rule.places]
+    assert tried
+    for place in (place for rule in tried for place in rule.places):
+        assert "git commit" in "".join(text for text, _ in place.old)
+        assert place.new
+        assert place.kind == "another place where it applies"
+    page, _ = pages(person, report)
+    assert COMPLAINT in page
+    assert CANARY not in page
+
+
+def test_page_follows_what_becomes_of_the_proposal(night):
+    """Once adopted, it says since when a rule is live and how to undo it, and offers nothing to adopt."""
+    person, report = night
+    workspace = person.workspace()
+    assert report.proposal, report.why
+    adopt_night(workspace, report.night)
+    settle(workspace)
+    page, index = pages(person, report)
+    assert "live since" in page
+    assert 'data-adopt="' not in page
+    assert f"skillopt-sleep revert {report.night} --edit" in index
+
+
+def test_page_that_was_deleted_is_written_again(night, monkeypatch, capsys):
+    """`git clean` loses nothing: `show --open` makes it anew, prints its path and opens it."""
+    from skillopt_sleep.cli import main
+
+    person, report = night
+    opened = []
+    monkeypatch.setattr(click, "launch", opened.append)
+    path = get_night_folder(str(person.project), report.night) / PAGE
+    before = path.read_bytes()
+    path.unlink()
+    with pytest.raises(SystemExit) as end:
+        main(["show", *person.places, "--open"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"{path}\n"
+    assert opened == [path.as_uri()]
+    assert path.read_text().split("<main>")[1].count("place") == before.decode().split("<main>")[1].count("place")
+
+
+def test_page_is_not_made_poorer(night):
+    """Where the answers are not kept any more, the page that shows them stays."""
+    person, report = night
+    workspace = person.workspace()
+    path = get_night_folder(str(person.project), report.night) / PAGE
+    before = path.read_bytes()
+    workspace.journal.forget(report.night, from_stage="consolidate")
+    write_pages(workspace)
+    assert path.read_bytes() == before
