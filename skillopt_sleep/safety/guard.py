@@ -11,8 +11,10 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.model.text import excerpt
@@ -29,71 +31,21 @@ class Danger(Struct, frozen=True):
     pattern: re.Pattern[str]
 
 
-_DOWNLOADER = r"\b(?:curl|wget|fetch|aria2c|iwr|irm|invoke-(?:webrequest|restmethod)|urllib|requests\.get)\b"
-_INTERPRETER = r"\b(?:ba|z|k|da|fi)?sh\b|\bpython[\d.]*\b(?! -m json)|\bnode\b|\bperl\b|\bruby\b|\bphp\b|\bpowershell\b|\bpwsh\b|\biex\b|\beval\b|\bexec\b|\bsource\b"
-_VOUCHED = (
-    r"\b(?:pass(?:es|ed|ing)?|green|succe\w+|verified|validated|complete[d]?|done|finished|correct|met|satisf\w+|fulfil\w+|fixed"
-    r"|work(?:s|ed)|(?:re|double-)?checked|ran|tested|confirmed|reviewed|approved|followed|compl(?:y|ies|ied|iant)|flawless|perfect|error-free|no (?:errors|issues|problems)"
-    r"|(?:production|release)[ -]ready)\b"
-)
-_HONEST = r"(?![^.;]*\b(?:whether|only (?:if|when|after|once)|until|before|which|how|what)\b)"
-_NOT_BEFORE = "".join(f"(?<!{word} )" for word in ("before you", "when you", "if you", "until you", "before", "after"))
-_SAY = r"(?:sa(?:y|ying)|stat(?:e|ing)|claim(?:ing)?|declar(?:e|ing)|assert(?:ing)?|announc(?:e|ing)|conclud(?:e|ing)|certif(?:y|ying)|attest(?:ing)?|assur(?:e|ing)|promis(?:e|ing)|guarantee(?:ing)?|affirm(?:ing)?|insist|pretend|imply|write(?: down)?|note|mention|reply|respond|report(?:ing)?|tell|inform)"
-_LINE = r"(?:add|append|include|insert|put|end|close|finish|open|begin|start|conclude|reply|answer|respond|sign off)\b[^.;]{0,60}?"
+class _File(Struct, frozen=True):
+    fragments: Mapping[str, str]
+    dangers: tuple[Mapping[str, str | tuple[str, ...]], ...]
 
-DANGERS = (
-    Danger(
-        "claims",
-        "makes the agent vouch for its own work, or speak to whoever judges it",
-        re.compile(
-            rf"\b{_NOT_BEFORE}{_SAY}(?: (?:to )?(?:the )?(?:user|person|reader|reviewer|team|customer|caller|me|us|them|everyone))? ?(?:that\b|:|[\"'`])"
-            rf"{_HONEST}[^.;]{{0,80}}?{_VOUCHED}"
-            rf"|\b{_NOT_BEFORE}(?:say|claim|declare|pretend|report|assert|present|describe)\b{_HONEST} (?:\w+ ){{0,4}}?"
-            rf"(?:tests?|suite|checks?|build|work|tasks?|everything|it|they|you|we|I|code|changes?|answer|result|requirements?|bugs?|errors?|failures?)"
-            rf" (?:\w+ ){{0,2}}?{_VOUCHED}"
-            rf"|\b{_LINE}(?:that|[\"'`:]){_HONEST}[^.;]{{0,80}}?{_VOUCHED}"
-            r"|\b(?:certif(?:y|ies|ied|ying)|attest\w*|vouch\w*|self-(?:assess\w*|grad\w*|certif\w*|evaluat\w*))\b"
-            r"|\b(?:to|for|dear|tell|ask|remind|convince|persuade|assure|impress|address|instruct|help|let) (?:the |any |an? |whoever )?(?:judges?|graders?|evaluators?|examiners?|assessors?|scorers?|grades|scores|judging|grading)\b"
-            r"|\b(?:score|grade|rate|judge|mark|rank)\b[^.;]{0,20}\b(?:this|the|my|your) (?:answer|response|reply|output|work|solution)\b[^.;]{0,40}\b(?:as|highest|highly|full|top|pass\w*|better|\d)"
-            r"|\b(?:answer|response|reply|output|work|solution)s? (?:deserves?|merits?|(?:fully |clearly )?(?:meets?|satisf\w+|passes|fulfils?))\b"
-            r"|\b(?:full|top|maximum|perfect) (?:marks?|scores?|credit|grade)\b",
-            re.IGNORECASE,
-        ),
-    ),
-    Danger(
-        "remote code",
-        "runs code that is downloaded at that moment",
-        re.compile(
-            rf"(?:{_DOWNLOADER})[^\n]{{0,200}}?(?:\||&&|;|>\s*\S+\s*(?:&&|;))\s*(?:sudo\s+)?(?:{_INTERPRETER})"
-            rf"|(?:{_INTERPRETER})[^\n]{{0,80}}?(?:<\(|\$\(|`|\()\s*[^\n]{{0,40}}?(?:{_DOWNLOADER})"
-            rf"|\bbase64\b[^\n|]{{0,80}}\|\s*(?:{_INTERPRETER})"
-            r"|\b(?:npx|bunx|uvx|pipx run|pnpm dlx|yarn dlx)\b[^\n]{0,40}(?:https?:|git\+|github:)"
-            r"|\b(?:pip3?|uv pip|npm|pnpm|yarn|bun|cargo|go|gem)\s+(?:install|add|i|get)\b[^\n]{0,60}(?:https?:|git\+|github:)",
-            re.IGNORECASE,
-        ),
-    ),
-    Danger(
-        "credentials",
-        "reaches for files that hold keys or passwords",
-        re.compile(
-            r"(?:~|\$HOME|/root|/home/[\w.-]+)/\.(?:ssh(?!/config)|aws|gnupg|kube|docker|netrc|pgpass|npmrc|pypirc|git-credentials|config/gh|codex/auth|claude/\.credentials)\b"
-            r"|\bid_(?:rsa|dsa|ecdsa|ed25519)\b(?!\.pub)|/etc/(?:shadow|sudoers|passwd)\b|\bauthorized_keys\b"
-            r"|\b(?:printenv|env)\s*(?:\||>)|/proc/[\w*]+/environ\b",
-            re.IGNORECASE,
-        ),
-    ),
-    Danger(
-        "protection off",
-        "switches off a protection of the agent or of this machine",
-        re.compile(
-            r"--(?:dangerously|yolo\b|full-auto\b|no-verify\b|no-sandbox\b|no-gpg-sign\b|skip-permissions|allow-all|trust-all|privileged\b|insecure\b|disable-(?:security|sandbox))[\w-]*"
-            r"|\bdanger-full-access\b|\bbypassPermissions\b|\bskipDangerousMode\w*|\bIS_SANDBOX\b|\bapproval[_-]policy\b|\bdangerouslyDisableSandbox\b"
-            r"|\bchmod\s+(?:-R\s+)?(?:0?777|a\+rwx)\b|\bStrictHostKeyChecking\s*=?\s*no\b|\bGIT_SSL_NO_VERIFY\b|\bNODE_TLS_REJECT_UNAUTHORIZED\b"
-            r"|\brm\s+-(?:rf|fr|r\s+-f)\s+(?:/|~|\$HOME)(?:\s|$|\*)|\bsetenforce\s+0\b",
-            re.IGNORECASE,
-        ),
-    ),
-)
+
+def _read_dangers() -> Iterator[Danger]:
+    file = msgspec.json.decode(Path(__file__).with_name("dangers.json").read_bytes(), type=_File)
+    for danger in file.dangers:
+        signs = "|".join(danger["signs"])
+        for name, fragment in file.fragments.items():
+            signs = signs.replace(f"<{name}>", fragment)
+        yield Danger(str(danger["name"]), str(danger["why"]), re.compile(signs, re.IGNORECASE))
+
+
+DANGERS = tuple(_read_dangers())
 """Every danger, in the order in which they are looked for."""
 
 _SENTENCE_END = re.compile(r"(?<!\.)[.!?;] ")

@@ -224,7 +224,8 @@ class Database:
                     self._connection.execute("COMMIT")
             except BaseException as error:
                 if outermost and self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                    with suppress(sqlite3.Error):  # a disk that fails may fail this too; what counts is the first error
+                        self._connection.execute("ROLLBACK")
                 if isinstance(error, sqlite3.Error):
                     raise self._describe("write", error) from error
                 raise

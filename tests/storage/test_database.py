@@ -144,3 +144,18 @@ def test_copy_of_a_large_file_is_not_held_in_memory(tmp_path):
     count, kilobytes = map(int, done.stdout.split())
     assert count == 120
     assert kilobytes < 110_000
+
+
+def test_disk_that_fails_even_the_rollback(tmp_path):
+    """The first error is named, as one of the disk; the second is no bug of the program."""
+
+    class Failing(sqlite3.Connection):
+        def execute(self, statement, *given):
+            if statement in {"COMMIT", "ROLLBACK"}:
+                raise sqlite3.OperationalError(f"disk I/O error in {statement}")
+            return super().execute(statement, *given)
+
+    database = Database(tmp_path / "sleep.db")
+    database._connection = sqlite3.connect(tmp_path / "sleep.db", isolation_level=None, factory=Failing)
+    with pytest.raises(DiskError, match="disk I/O error in COMMIT"), database.transaction() as connection:
+        connection.execute("INSERT INTO agreements VALUES ('claude', 'openai', 'now')")
