@@ -304,6 +304,7 @@ def test_silence_is_announced_in_advance(mira):
     assert 50 * 3600 <= moment - now.timestamp() <= 75 * 3600
 
 
+@pytest.mark.slow
 def test_looking_needs_no_right_to_write(cli, mira):
     """In an agent's sandbox the data folder cannot be written; what only looks works there all the same."""
     assert cli(*mira.arguments("run")).code == 0
