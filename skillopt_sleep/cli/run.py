@@ -262,8 +262,9 @@ def print_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> N
 
     forecast = forecast_night(workspace, tasks)
     caps = get_night_caps(workspace)
+    least, most = forecast.range
     click.echo(
-        f"skillopt-sleep: about {forecast.usual_calls:,} calls expected; never more than {caps.calls:,} calls,"
+        f"skillopt-sleep: {least:,} to {most:,} calls expected; never more than {caps.calls:,} calls,"
         f" {caps.tokens:,} tokens, {caps.usd:g} USD or {caps.minutes:g} minutes",
         err=True,
     )

@@ -34,6 +34,10 @@ SAID = "you said so, not proven"
 IDLE_PAIRS = 24
 """Pairs after which a rule without a net win is given up: it shows no effect, and others wait for their turn."""
 
+GIVE_UP_AT = -4
+"""Score at which a rule is given up at the end of a night: it would take a place among those on trial for many nights,
+at a pair each, because a round that has begun is left at ``PAUSE_AT``. Like every stop this cannot raise the error."""
+
 
 class Base(Struct, frozen=True, kw_only=True):
     """What a tally of pairs was measured with, and the documents of its latest night."""
@@ -104,6 +108,8 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     """The requests it rests on: groups of the tasks it was written from; empty for a bundle of an earlier version."""
     others: int | None = None
     """Other requests of the archive that can add to its score; None when they were not counted."""
+    touched: int = 0
+    """Those of them that share words with it."""
     parked: tuple[Parked, ...] = ()
     """Its tallies under other models, metrics and replay modes."""
     promising_at: int = PROMISING
@@ -180,6 +186,25 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         seen = self.seen(tasks)
         return tuple(task for task in tasks if group_of(task) not in seen)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it was tried twice on each request there is, and they are too few to prove it."""
+        return self.tally.pairs >= WINS_A_REQUEST * len(self.tasks) > 0 and self.missing > 0
+
+    def fitting(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
+        """Return the unseen tasks to try it on: those that share words with it, and as many others, where it may harm.
+
+        All of them if none of the archive shares any: its words do not tell what it is about. A rule that is stuck
+        waits for new ones.
+        """
+        done = frozenset(self.tasks if self.is_stuck else ())
+        unseen = tuple(task for task in self.unseen(tasks) if not done & {group_of(task), task.id})
+        touched = [task for task in unseen if count_touched(self.words, task)]
+        if not touched:
+            return () if self.touched else unseen
+        others = [task for task in unseen if task not in touched]
+        return (*touched, *others[: len(touched)])
+
     def may_change(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
         """Return the unseen tasks on which it may still win: once each was tried twice, only those that it touches.
 
@@ -203,8 +228,11 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
             evidence=current_groups(self.evidence, tasks),
             tally=self.tally.rename_requests(names),
         )
-        others = len({group_of(task) for task in renamed.may_change(tasks)}) if tasks else self.others
-        return replace(renamed, others=others)
+        if not tasks:
+            return renamed
+        may_change = renamed.may_change(tasks)
+        touched = {group_of(task) for task in may_change if count_touched(self.words, task)}
+        return replace(renamed, others=len({group_of(task) for task in may_change}), touched=len(touched))
 
     def after(self, tally: Tally | None, measured: Sequence[str], *, tried: bool) -> PendingEdit:
         """Return the rule after another night, with the tasks that added a pair to its tally."""
@@ -305,6 +333,8 @@ def drop_if_over(pending: PendingEdit) -> Dropped | None:
         pass
     elif left < pending.k - tally.score + 2 * tally.unjudged:
         why += f", and at most {left} more could not decide it"
+    elif tally.score <= GIVE_UP_AT:
+        why = f"it harms more than it helps: {tally.in_words}"
     elif tally.pairs >= IDLE_PAIRS and tally.score <= 0:
         why = f"it shows no effect: {tally.in_words}"
     else:

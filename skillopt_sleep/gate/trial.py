@@ -193,7 +193,7 @@ class RuleTrial(Generic[TaskT]):
         if self.cut:
             return f"no pair tonight: {self.cut}{needs}"
         if not self.tasks:
-            return f"it was written from all of tonight's validation tasks{needs}"
+            return f"tonight's validation tasks wrote it, or share no word with it{needs}"
         return f"tonight's requests have counted twice for it already{needs}"
 
     def _find_request(self, task_id: str) -> str:
@@ -204,7 +204,10 @@ class RuleTrial(Generic[TaskT]):
 
 
 MeasureAll = Callable[[Sequence[tuple[RuleTrial[TaskT], TaskT, int]]], list[PairRow]]
-"""The same for several rules: attempts (rule, task, sample), and returns the first rows that it could pay for."""
+"""The same for several rules: attempts (rule, task, sample), and returns the first rows that it could pay for.
+
+None at all ends the trials for tonight.
+"""
 
 
 def run_rule_trials(
@@ -233,6 +236,8 @@ def run_rule_trials(
                 raise
             for trial in {id(trial): trial for trial, _, _ in wave}.values():
                 trial.cut = str(spent)
+            return
+        if not rows:
             return
         measured = zip(wave, rows, strict=False)
         for place, group in itertools.groupby(measured, key=lambda item: trials.index(item[0][0])):

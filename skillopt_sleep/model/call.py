@@ -6,6 +6,7 @@ All backends, the ledger and the budget share these values.
 from __future__ import annotations
 
 import enum
+import math
 import re
 
 import msgspec
@@ -159,6 +160,19 @@ class Expected(Struct, frozen=True, kw_only=True):
     most: int
     usual: int = 0
     """Calls that a typical night makes."""
+
+
+LEAST_SHARE = 0.7
+"""The lower end of the range by the usual calls; the upper end is twice as high."""
+
+
+def find_range(usual: int, cap: int) -> tuple[int, int]:
+    """Return the range around the usual calls of a night; the upper end is at most twice the lower one.
+
+    A night leaves its trials at the upper end, and the next one continues them (`TrialRunner.calls_left`).
+    """
+    most = min(2 * math.ceil(usual * LEAST_SHARE), cap)
+    return math.ceil(most / 2), most
 
 
 class Allowance(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ that are otherwise the same.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 
@@ -125,6 +126,7 @@ def _turns(text: str, other: str) -> bool:
     return any(len(pair & one) == len(pair & two) == 1 and pair & one != pair & two for pair in _OPPOSITES)
 
 
+@functools.lru_cache(maxsize=4096)
 def find_heavy(text: str) -> frozenset[str]:
     """Return the words of a text that carry meaning, without their endings."""
     return frozenset(term for term, weight in all_terms(text).items() if weight >= 1)

@@ -5,7 +5,7 @@ What is accepted and waits for adoption is part of the base: nothing of it is pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -45,14 +45,15 @@ def consolidate(
     closed: tuple[ClosedEdit, ...] = (),
     accepted: tuple[AppliedEdit, ...] = (),
     restage: bool = False,
+    calls_left: Callable[[], int] | None = None,
 ) -> Consolidated:
     """Propose rules for each document, then try them and those that wait, each on top of what is accepted.
 
     ``rejected`` edits are shown to the analysts where that gives nothing away. ``closed`` rules come back only with new
     evidence. ``accepted`` edits of an earlier night wait for adoption; ``restage``: their proposal fits the files no
-    longer, so they are proposed anew. Without validation tasks nothing could be decided, so nothing is spent, unless
-    the gate is off. Raises ``FatalBackend`` and, when nothing was tried, ``BudgetSpent``: all replies paid for are in
-    the ledger.
+    longer, so they are proposed anew. ``calls_left``: see ``TrialRunner``. Without validation tasks nothing could be
+    decided, so nothing is spent, unless the gate is off. Raises ``FatalBackend`` and, when nothing was tried,
+    ``BudgetSpent``: all replies paid for are in the ledger.
     """
     current, carried, notes = _apply_accepted(baseline, accepted if plan.gate_mode is GateMode.PAIRED else ())
     on = find_base(current, models, plan)
@@ -65,7 +66,7 @@ def consolidate(
     steps, new, cut = _propose_all(
         baseline, current, pools, plan=plan, models=models, history=history, night=night, on=on
     )
-    runner = TrialRunner(plan=plan, models=models, pools=pools, seed=seed, current=current)
+    runner = TrialRunner(plan=plan, models=models, pools=pools, seed=seed, current=current, calls_left=calls_left)
     rules: list[RuleOnTrial] = []
     if plan.gate_mode is GateMode.OFF:
         tried = _accept_untested(new, runner)

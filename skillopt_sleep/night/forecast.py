@@ -7,26 +7,31 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.rule import MOST_LOSSES, PAIRS_A_NIGHT, GateMode
+from skillopt_sleep.gate.pending import PendingEdit
+from skillopt_sleep.gate.rule import GO_ON_AT, MOST_LOSSES, PAIRS_A_NIGHT, PAUSE_AT, GateMode, next_pairs
 from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.label_feedback import split_open
 from skillopt_sleep.mining.model_miner import split_batches
 from skillopt_sleep.mining.references import BATCH
 from skillopt_sleep.mining.tasks import group_given_tasks
-from skillopt_sleep.model.call import Expected
+from skillopt_sleep.model.call import Expected, find_range
 from skillopt_sleep.model.moment import MomentReference, ProofState
-from skillopt_sleep.model.task import Shortfall, TaskRecord, may_ask_model, may_vote, shortfall
+from skillopt_sleep.model.rule_identity import find_heavy, list_live_rules
+from skillopt_sleep.model.task import Shortfall, TaskRecord, group_of, may_ask_model, may_vote, shortfall
 from skillopt_sleep.night.harvest import harvest
 from skillopt_sleep.night.load_check import MOMENTS
 from skillopt_sleep.night.moments import find_moment_tasks, pin_unproven
 from skillopt_sleep.night.plan import Kit, NightPlan
-from skillopt_sleep.night.pools import Pools, split_tasks
+from skillopt_sleep.night.pools import Pools, group_lessons, split_tasks
+from skillopt_sleep.night.propose import COVERED, find_coverage
 from skillopt_sleep.night.report import NightReport
 from skillopt_sleep.night.select_tasks import choose_tasks, list_open_prompts, merge_mined
 from skillopt_sleep.optimizer.replay import find_put_back
 
-USUAL_PAIRS = 12
-"""Pairs that a trial takes on average when nothing comes of it (docs/gate.md)."""
+JUDGED = 0.8
+"""Judge calls for each pair that a model judges: equal answers share a verdict, and a lost pair has none."""
+NEW_AGAIN, AHEAD_AGAIN = 1.2, 1.7
+"""Rounds of a new rule, and of one that is ahead; like ``JUDGED`` from four times 60 nights of `bench forecast`."""
 CONFIRMING_PAIRS = 2
 """Pairs that replay a task again that was lost under an accepted edit."""
 
@@ -50,6 +55,11 @@ class DryRun(Struct, frozen=True, kw_only=True):
     """What the tasks still lack for a verdict."""
 
     @property
+    def range(self) -> tuple[int, int]:
+        """The calls that the night will probably make: at least, and at most twice as many, within its cap."""
+        return find_range(self.usual_calls, self.cap)
+
+    @property
     def usual_calls(self) -> int:
         """The calls that such a night usually makes."""
         return sum(phase.usual for phase in self.expected)
@@ -60,14 +70,18 @@ class Forecast(Struct, frozen=True, kw_only=True):
 
     phases: tuple[Expected, ...]
 
+    def find_most(self, cap: int) -> int:
+        """Return the upper end of the range of these calls."""
+        return find_range(sum(phase.usual for phase in self.phases), cap)[1]
+
     def add_to(self, report: NightReport) -> NightReport:
         """Add the forecast to the night's report."""
         return replace(report, expected=self.phases)
 
 
-def forecast_calls(pools: Pools, plan: NightPlan) -> Forecast:
-    """Forecast the calls that the pools will take; mining is over."""
-    return Forecast(phases=tuple(phase for phase in _count_for_plan(pools, plan, 0) if phase.most))
+def forecast_calls(pools: Pools, plan: NightPlan, waiting: Sequence[PendingEdit]) -> Forecast:
+    """Forecast the calls that the pools will take; mining is over. ``waiting`` know the requests of the archive."""
+    return Forecast(phases=tuple(phase for phase in _count_for_plan(pools, plan, waiting, 0) if phase.most))
 
 
 def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
@@ -92,6 +106,7 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
         known = tuple(map(pin_unproven, kit.archive.tasks(scope)))
         tasks = choose_tasks(known, plan.recall_tasks(kit.archive.past(scope)), plan.split, plan.retriable)
     pools = split_tasks(tasks, plan.split)
+    waiting = [edit.among((*known, *tasks)) for edit in plan.retriable]
     return DryRun(
         project=plan.project,
         sessions=len(sessions),
@@ -103,7 +118,7 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
         expected=(
             *_count_proofs(known),
             *_count_for_plan(
-                pools, plan, len(split_batches(sessions)) if plan.mining.by_model else 0, labelling=labelling
+                pools, plan, waiting, len(split_batches(sessions)) if plan.mining.by_model else 0, labelling=labelling
             ),
         ),
         cap=plan.caps.calls,
@@ -130,7 +145,9 @@ def _count_proofs(tasks: Sequence[TaskRecord]) -> tuple[Expected, ...]:
     return (Expected(phase="prove", least=0, most=batches + 3 * len(open_), usual=batches + len(open_)),)
 
 
-def _count_for_plan(pools: Pools, plan: NightPlan, mining_batches: int, *, labelling: int = 0) -> tuple[Expected, ...]:
+def _count_for_plan(
+    pools: Pools, plan: NightPlan, waiting: Sequence[PendingEdit], mining_batches: int, *, labelling: int = 0
+) -> tuple[Expected, ...]:
     return count_calls(
         pools,
         samples=plan.step.rollouts_k,
@@ -140,8 +157,17 @@ def _count_for_plan(pools: Pools, plan: NightPlan, mining_batches: int, *, label
         labelling=labelling,
         sealed=plan.adopted is not None,
         probed=plan.manner.probes,
-        pending=len(plan.retriable),
+        waiting=waiting,
+        budget=plan.step.edit_budget,
+        learnt=_is_learnt(pools, plan),
     )
+
+
+def _is_learnt(pools: Pools, plan: NightPlan) -> bool:
+    """Whether the night replays a single training task first, because the documents seem to say all of it."""
+    rules = [find_heavy(rule) for _, rule in list_live_rules(plan.baseline)]
+    rules += [find_heavy(waiting.edit.text) for waiting in plan.accepted]
+    return all(find_coverage(task, rules) >= COVERED for task in pools.train)
 
 
 def count_calls(
@@ -154,28 +180,33 @@ def count_calls(
     labelling: int = 0,
     sealed: bool = False,
     probed: bool = False,
-    pending: int = 0,
+    waiting: Sequence[PendingEdit] = (),
+    budget: int = 4,
+    learnt: bool = False,
 ) -> tuple[Expected, ...]:
     """Count the calls of a night by phase: at least, at most, and usually.
 
     A rollout is one call, and one more where a rubric judges. At least: nothing is proposed for the first document. At
     most: the first document is accepted, so train is rolled out again, every trial takes as many pairs as a night
-    allows, and every loss is replayed twice more. Usually: train is rolled out once, every document gets a proposal,
-    and a trial ends after a round over val or ``USUAL_PAIRS``. Repeated calls for unreadable verdicts are not counted.
-    ``pending`` counts undecided edits with a trial of their own; ``sealed``: an adopted change waits for its sealed
-    test, two answers and one judge call per task; ``probed``: the agent itself replays one task at the end
-    (once more when a rule moves to memory), and is put back to up to ``MOMENTS`` moments.
+    allows, and every loss is replayed twice more. Usually: train is rolled out once, each lesson gives a rule, and a
+    rule is tried on each request that it may be tried on. Repeated calls for unreadable verdicts are not counted.
+    ``waiting`` are the undecided rules, ``budget`` is how many may be proposed; ``learnt``: one training task is
+    replayed first; ``sealed``: an adopted change waits for its sealed test, two answers and one judge call per task;
+    ``probed``: the agent itself replays one task at the end (once more when
+    a rule moves to memory), and is put back to up to ``MOMENTS`` moments.
     """
     train = sum(_count_calls(task) for task in pools.train) * samples
     can_learn = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
-    retried = pending if pools.val and mode is GateMode.PAIRED else 0
+    retried = len(waiting) if pools.val and mode is GateMode.PAIRED else 0
     contrasts = 2 if samples > 1 else 1
     phases = [Expected(phase="label", least=labelling, most=labelling, usual=labelling)] if labelling else []
     phases += [Expected(phase="mine", least=mining_batches, most=mining_batches, usual=mining_batches)]
     if can_learn:
         phases += [
-            Expected(phase="train", least=train, most=train * documents, usual=train),
-            Expected(phase="reflect", least=0, most=contrasts * documents, usual=contrasts * documents),
+            Expected(
+                phase="train", least=min(2, train), most=train * documents, usual=min(2, train) if learnt else train
+            ),
+            Expected(phase="reflect", least=0, most=contrasts * documents, usual=0 if learnt else documents),
         ]
     if can_learn and mode is GateMode.STRICT:
         val = sum(_count_calls(task) for task in pools.val) * (documents + 1)
@@ -183,8 +214,9 @@ def count_calls(
     if trials := retried + (documents if can_learn and mode is GateMode.PAIRED else 0):
         dearest = max(_count_calls(task) for task in pools.val) + 1  # two answers, and one judge for both
         pairs = PAIRS_A_NIGHT + CONFIRMING_PAIRS * min(MOST_LOSSES, len(pools.val))
-        usual = min(USUAL_PAIRS, len(pools.val))
-        phases.append(Expected(phase="val", least=0, most=trials * pairs * dearest, usual=trials * usual * dearest))
+        new = 0 if learnt or not can_learn else min(budget, _count_lessons(pools, waiting))
+        usual = _count_usual_trials(pools, waiting, new)
+        phases.append(Expected(phase="val", least=0, most=trials * pairs * dearest, usual=usual))
     if can_learn and probed:
         moments = min(MOMENTS, sum(find_put_back(task) is not None for task in pools.val))
         phases.append(Expected(phase="load", least=0, most=2 + 2 * moments, usual=1 + moments))
@@ -192,6 +224,34 @@ def count_calls(
         sealed_calls = sum(_count_calls(task) + 1 for task in pools.test)
         phases.append(Expected(phase="test", least=0, most=sealed_calls, usual=sealed_calls))
     return tuple(phases)
+
+
+def _count_lessons(pools: Pools, waiting: Sequence[PendingEdit]) -> int:
+    """Count the lessons of the training tasks that no rule on trial states yet."""
+    taught = {name for life in waiting for name in (*life.evidence, *life.rule.task_ids)}
+    stated = [find_heavy(life.words) for life in waiting]
+    open_ = [
+        [task]
+        for task in pools.train
+        if not {group_of(task), task.id} & taught and task.feedback and find_coverage(task, stated) < COVERED
+    ]
+    return len(group_lessons(open_, most=len(open_)))
+
+
+def _count_usual_trials(pools: Pools, waiting: Sequence[PendingEdit], new: int) -> int:
+    """Count what trials usually cost: the base once for all rules, each rule on top of it, and the judge.
+
+    A rule is tried on each of tonight's requests that may say something about it, and often twice when it is ahead.
+    """
+    pairs = [NEW_AGAIN * len(pools.val)] * new
+    for life in waiting:
+        fitting = [task for task in life.fitting(pools.val) if life.tally.has_room(group_of(task))]
+        first = next_pairs(life.tally, life.k, pairs_tonight=0, left=len(fitting))
+        rounds = AHEAD_AGAIN if life.tally.score >= GO_ON_AT else 1
+        enough = max(2 * (life.k - life.tally.score), first)
+        pairs.append(first if life.tally.score <= PAUSE_AT else min(rounds * len(fitting), enough))
+    judged = sum(may_ask_model(task.reference) for task in pools.val) / max(1, len(pools.val))
+    return round(max(pairs, default=0) + sum(pairs) * (1 + JUDGED * judged))
 
 
 def _count_calls(task: TaskRecord) -> int:

@@ -33,9 +33,10 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
             found = night.stage("mine", select_tasks, sessions, plan, kit, models, night.seed)
             tasks = night.stage("prepare", prepare_tasks, found, plan.manner, kit.commit_of)
             pools = night.stage("split", split_prepared, tasks, plan.split, night.seed)
-            night.look("expect", forecast_calls, pools, plan)
             past = night.stage("recollect", recollect, plan, (*kit.archive.tasks(scope), *tasks.tasks))
             plan = past.apply_to(plan)
+            expected = night.look("expect", forecast_calls, pools, plan, past.pending)
+            most = night.ledger.spent().calls + expected.find_most(plan.caps.calls)
             outcome = night.stage(
                 "consolidate",
                 consolidate,
@@ -50,6 +51,7 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
                 closed=plan.closed,
                 accepted=past.accepted,
                 restage=past.restage,
+                calls_left=(lambda: most - night.ledger.spent().calls) if most < plan.caps.calls else None,
             )
             loaded = night.stage("load", check_loading, outcome, models, plan.step.memory_bounds)
             outcome = loaded.apply_to(outcome)

@@ -133,7 +133,11 @@ def split_tasks(
     training = sorted(rest, key=lambda group: min((t.id not in past.fresh, not t.feedback) for t in group))
     dealt[Split.TRAIN] += training
     dealt[Split.TEST].sort(key=lambda group: all(task.id not in past.fresh for task in group))
-    room = plan.max_train + (0 if free else plan.recall_k)  # if all are pinned, so are recalled ones
+    room = plan.max_train
+    if past.as_val:  # used tasks have taught before: at most as many of them as of fresh ones
+        dealt_new = [t for group in dealt[Split.TRAIN] for t in group if t.id in past.fresh or t.split is Split.TRAIN]
+        room = min(room, 2 * len(dealt_new) + 1)
+    room += 0 if free else plan.recall_k  # if all are pinned, so are recalled ones
     train, val = _take_groups(dealt[Split.TRAIN], room), _take_groups(dealt[Split.VAL], plan.max_val)
     train = (*train, *_recall_past(train, training, past, plan))
     return Pools(
@@ -185,7 +189,7 @@ def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
     """
     parts: list[list[Group]] = []
     related: list[Group] = []
-    for lesson in (*_group_lessons(turn, most=len(turn) // 2), *_group_lessons(turn, most=len(turn))):
+    for lesson in (*group_lessons(turn, most=len(turn) // 2), *group_lessons(turn, most=len(turn))):
         if len(lesson) > 1:
             places = max(1, round(len(lesson) * plan.val_share), min(MOST_NEEDED, len(lesson) - TAUGHT))
             before = [group for group in lesson if any(group in part for part in parts)]
@@ -197,7 +201,7 @@ def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
     return [group for row in itertools.zip_longest(*parts) for group in row if group is not None]
 
 
-def _group_lessons(groups: Sequence[Group], *, most: int) -> list[list[Group]]:
+def group_lessons(groups: Sequence[Group], *, most: int) -> list[list[Group]]:
     """Put groups together whose corrections share words, in order: one rule may come from any of them.
 
     Words that more than ``most`` groups have are left out: where there are several lessons, they tell none of them.

@@ -17,16 +17,18 @@ from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, apply_edits, strip_list_mark
 from skillopt_sleep.model.landing import ADDS, place_edit
-from skillopt_sleep.model.rule_identity import find_contradicted, is_same_rule, list_live_rules, states_same
+from skillopt_sleep.model.rule_identity import find_contradicted, find_heavy, is_same_rule, list_live_rules, states_same
 from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.outcome import DocumentStep
 from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.optimizer.reflect import Analysis, Lesson, reflect
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
-from skillopt_sleep.optimizer.step import EditTarget, StepPlan, StepProposal, hold_back, propose
+from skillopt_sleep.optimizer.step import EditTarget, Reflection, StepPlan, StepProposal, hold_back, propose
 from skillopt_sleep.safety.provenance import Grounds, ground_rule, rests_on_wishes
 
+COVERED = 0.4
+"""The share of the words of a correction that a rule has which seems to say the same."""
 MAX_QUOTE = 90
 """Characters of a rule that a reason quotes."""
 
@@ -66,6 +68,12 @@ def propose_rules(
 
     Raises ``FatalBackend`` and ``BudgetSpent``.
     """
+    if (known := _find_learnt(current, tasks)) is not None:
+        (first,) = replay([Attempt(task=known, candidate=current)], models, phase="train")
+        if first.score is not None and first.score.hard >= 1:
+            why = "what you corrected is in your files already, and the request replayed as a sample passed"
+            decision = Decision(verdict=Verdict.UNDECIDED, why=why)
+            return DocumentStep(kind=kind, train=(first,), reflection=Reflection(nothing=why), decision=decision), []
     attempts = [  # samples of one task lie far apart: equal answers share one judgement, and no worker waits for it
         Attempt(task=task, candidate=current, sample=sample) for sample in range(plan.rollouts_k) for task in tasks
     ]
@@ -100,6 +108,30 @@ def propose_rules(
         ),
     )
     return step, new
+
+
+def _find_learnt(current: Candidate, tasks: Sequence[TaskRecord]) -> TaskRecord | None:
+    """Return the task to try first where all seem to be learnt: a rule of the documents says what was corrected.
+
+    Texts cannot be sure of it, so one task is replayed: the one whose correction shares least with a rule.
+    """
+    rules = [find_heavy(rule) for _, rule in list_live_rules(current)]
+    shares = [find_coverage(task, rules) for task in tasks]
+    if not tasks or min(shares) < COVERED:
+        return None
+    return tasks[shares.index(min(shares))]
+
+
+def find_coverage(task: TaskRecord, rules: Sequence[frozenset[str]]) -> float:
+    """Return the largest share of its words that the correction of a task has in common with a rule.
+
+    Of the shorter of both; 1 for a task of a session that nobody corrected, 0 where fewer than two words are common.
+    """
+    said = find_heavy("\n".join(task.feedback))
+    if not task.feedback:
+        return float(bool(task.origins) and not task.rejected)
+    shared = ((len(said & rule), min(len(said), len(rule))) for rule in rules)
+    return max((common / least for common, least in shared if common > 1), default=0.0)
 
 
 def _begin_life(

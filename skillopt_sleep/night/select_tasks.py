@@ -209,8 +209,8 @@ def choose_tasks(
     pools = split_tasks(tasks, plan, past, among=among, waiting=waiting)
     if not any(task.id in past.fresh for task in (*pools.train, *pools.val)):
         free = _list_free_tasks(tasks, plan, past, among)
-        changed = (edit.among((*among, *tasks)).may_change(free) for edit in waiting)
-        chosen = next(filter(None, changed), ())
+        lives = (edit.among((*among, *tasks)) for edit in waiting)
+        chosen = next(filter(None, (life.fitting(life.may_change(free)) for life in lives)), ())
         return tuple(replace(task, split=Split.VAL) for task in chosen[: plan.max_val])
     parts = {Split.TRAIN: pools.train, Split.VAL: pools.val, Split.TEST: pools.test}
     return tuple(replace(task, split=split) for split, dealt in parts.items() for task in dealt)
@@ -221,7 +221,8 @@ def _list_free_tasks(
 ) -> tuple[TaskRecord, ...]:
     """Return the tasks that are neither sealed nor pinned to training, those least often used for validation first."""
     unbounded = replace(plan, max_train=len(tasks), max_val=len(tasks), recall_k=0)
-    pools = split_tasks(tasks, unbounded, past, among=among)
+    taught = replace(past, fresh=frozenset(task.id for task in tasks))  # no bound on what was used before
+    pools = split_tasks(tasks, unbounded, taught, among=among)
     pinned = {group_of(task) for task in pools.train if task.split is Split.TRAIN}
     free = [task for task in (*pools.val, *pools.train) if group_of(task) not in pinned]
     return tuple(sorted(free, key=lambda task: past.as_val.get(task.id, 0)))

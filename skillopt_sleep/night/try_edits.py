@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -17,7 +18,7 @@ from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.edit import EditRecord, strip_list_mark
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult
 from skillopt_sleep.model.rule_identity import count_touched, find_contradicted, list_live_rules
-from skillopt_sleep.model.task import TaskRecord, group_of, may_vote
+from skillopt_sleep.model.task import TaskRecord, group_of, may_ask_model, may_vote
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.night.pools import Pools
@@ -30,8 +31,13 @@ SAMPLES_PER_NIGHT = 1000
 """Sample numbers reserved for a night: its base replays are new, not those of the night before."""
 MOST_SOURCES = 3
 """Requests at which a rule that rests on a standing wish is tried where the person said it."""
+CALLS_A_PAIR = 3
+"""Calls of a pair at most: both arms and the judge."""
 MAX_QUOTE = 90
 """Characters of a rule that a reason quotes."""
+
+Wave: TypeAlias = Sequence[tuple[RuleTrial[TaskRecord], TaskRecord, int]]
+"""Pairs to measure at once: rule, task, sample."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,6 +68,8 @@ class TrialRunner:
     seed: int
     current: Candidate
     """The base: the live documents and all that is accepted and not adopted yet."""
+    calls_left: Callable[[], int] | None = None
+    """Calls that are left of those that were printed before the night; None for no such end."""
     dropped: list[Dropped] = field(default_factory=list)
     """Rules that do not fit the base any more."""
 
@@ -109,7 +117,7 @@ class TrialRunner:
         trials: list[RuleTrial[TaskRecord]] = []
         requests = {task.id: group_of(task) for task in self.pools.val}
         for rule in rules:
-            tasks = rule.life.unseen(self.pools.val)
+            tasks = rule.life.fitting(self.pools.val)
             trial = RuleTrial(
                 tasks,
                 self._plan_pairs(rule.life.k),
@@ -120,7 +128,10 @@ class TrialRunner:
             trials.append(trial)
             running[id(trial)] = rule
 
-        def measure(wave: Sequence[tuple[RuleTrial[TaskRecord], TaskRecord, int]]) -> list[PairRow]:
+        def measure(wave: Wave) -> list[PairRow]:
+            return replay_wave(self._take_affordable(wave, known, SAMPLES_PER_BASE * base))
+
+        def replay_wave(wave: Wave) -> list[PairRow]:
             apart = SAMPLES_PER_BASE * base
             pairs = [(running[id(trial)].candidate, task, sample + apart) for trial, task, sample in wave]
             return measure_rules(pairs, self.current, self.models, self._plan_pairs(0), known=known)
@@ -128,7 +139,7 @@ class TrialRunner:
         def conclude(trial: RuleTrial[TaskRecord]) -> None:
             nonlocal base
             rule = running[id(trial)]
-            rule.trial = trial.conclude(lambda pairs: measure([(trial, task, sample) for task, sample in pairs]))
+            rule.trial = trial.conclude(lambda pairs: replay_wave([(trial, task, sample) for task, sample in pairs]))
             if not rule.is_accepted:
                 return
             self.current = rule.candidate
@@ -145,6 +156,17 @@ class TrialRunner:
                 conclude(trial)
         gone = {dropped.edit.id for dropped in self.dropped}
         return [rule for rule in rules if rule.life.id not in gone]
+
+    def _take_affordable(self, wave: Wave, known: Collection[tuple[str, int]], apart: int) -> Wave:
+        """Return the first pairs that the calls left suffice for; of ``known`` pairs the base was replayed."""
+        left = self.calls_left() if self.calls_left else len(wave) * CALLS_A_PAIR
+        replayed = set(known)
+        for place, (_, task, sample) in enumerate(wave):
+            left -= CALLS_A_PAIR - 1 - (not may_ask_model(task.reference)) + ((task.id, sample + apart) not in replayed)
+            replayed.add((task.id, sample + apart))
+            if left < 0:
+                return wave[:place]
+        return wave
 
     def _try_strictly(self, rules: list[RuleOnTrial]) -> list[RuleOnTrial]:
         """Compare the means of each rule and of the base, as the SkillOpt paper does; base replays are used again."""

@@ -186,7 +186,8 @@ def describe_dry_run(rehearsal: DryRun) -> Page:
     """Return the tasks a night would use now and the model calls it would make."""
     pools = rehearsal.pools
     shortfall = describe_shortfall(rehearsal.shortfall)
-    calls = f"Model calls: about {number(rehearsal.usual_calls)}, and never more than {number(rehearsal.cap)}"
+    least, most = rehearsal.range
+    calls = f"Model calls: {number(least)} to {number(most)}, and never more than {number(rehearsal.cap)}"
     return (
         Section("What a night would do now", tuple(_list_found(rehearsal))),
         Section(f"To learn from: {len(pools.train) or 'none'}", _list_tasks(pools.train)),

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from skillopt_sleep.model.call import Caps, Spend
+from skillopt_sleep.model.call import Caps, Spend, find_range
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.report import NightReport
 
@@ -156,8 +156,8 @@ def describe_expectation(report: NightReport) -> str:
     phases |= {"judge"} if phases & JUDGED_PHASES else set()
     made = sum(phase.calls - phase.retries for phase in report.phases if phase.phase.split()[0] in phases)
     least, usual, most = (sum(getattr(row, end) for row in report.expected) for end in ("least", "usual", "most"))
-    said = f"about {number(usual)}" if usual else f"{number(least)} to {number(most)}"
-    return f"{said} calls were expected, {number(made)} were made"
+    least, most = find_range(usual, report.caps.calls) if usual else (least, most)
+    return f"{number(least)} to {number(most)} calls were expected, {number(made)} were made"
 
 
 def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:

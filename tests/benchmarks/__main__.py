@@ -10,6 +10,7 @@ BENCHMARKS = {
     "endpoints": "whole nights against hostile and odd model services: exit codes, requests, caps, memory",
     "faults": "nights over which faults of files, signals and terminals are drawn by lot: how they end, what they lose",
     "feedback": "which corrections and approvals are recognized in invented prompts, and which only seem to be some",
+    "forecast": "whether the calls of a night lie in the range that was printed before it",
     "gate": "how often the gate proves a useless rule, and how often a useful one, in simulated lives",
     "guard": "which hostile edits the guard holds back, and which ordinary house rules it lets pass",
     "harvest": "reading session files, compared with plain JSON decoding and plain reading of the same bytes",

@@ -573,7 +573,7 @@ def test_rules_on_two_requests_are_tried_first():
     """Then the oldest; no score decides about a turn, and what is new comes last."""
     target = ScriptedAsk("here")
     one = replace(waiting(target, text="Greet the reader.", name="one"), evidence=("a",), k=12, night="n0")
-    two = waiting(target, text="Sign with a full name.", name="two", tally=Tally(wins=0, losses=2))
+    two = waiting(target, text="Sign with a full name.", name="two", tally=Tally(wins=0, losses=1))
     rule = {"op": "append", "document": "skill", "text": "Be new.", "anchor": "", "reason": "r", "tasks": []}
     pools = Pools(train=tuple(checked(f"train-{number}") for number in range(3)), val=tuple(val_tasks(4)))
     outcome = consolidate(

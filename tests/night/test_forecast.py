@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from skillopt_sleep.gate.rule import GateMode
+from skillopt_sleep.model.call import find_range
 from skillopt_sleep.model.task import ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.night.forecast import count_calls
 from skillopt_sleep.night.pools import Pools
+from tests.benchmarks.forecast import hold_nights
 
 
 def pools(train, val, reference):
@@ -34,13 +37,37 @@ def test_most_calls_by_phase(mode, reference, most):
     assert {each.phase: each.most for each in found if each.phase != "mine"} == most
 
 
-def test_usual_night_is_one_round_of_each_document():
-    """Train once, a reflection for each of two documents, and a dozen pairs of two answers and a judge for each."""
-    found = count_calls(
-        pools(24, 12, RubricReference(rubric="r")), samples=1, documents=2, mode=GateMode.PAIRED, mining_batches=3
-    )
-    assert {each.phase: each.usual for each in found} == {"mine": 3, "train": 48, "reflect": 2, "val": 72}
-    assert all(each.least <= each.usual <= each.most for each in found)
+def test_usual_night_tries_each_lesson():
+    """Train once, a reflection for each document, and a rule from each lesson on a dozen requests, some twice."""
+    reference = RubricReference(rubric="r")
+    dealt = pools(24, 12, reference)
+
+    def count(corrections):
+        train = tuple(replace(task, feedback=(said,)) for task, said in zip(dealt.train, corrections, strict=False))
+        found = count_calls(replace(dealt, train=train), samples=1, documents=2, mode=GateMode.PAIRED, mining_batches=3)
+        assert all(each.least <= each.usual <= each.most for each in found)
+        return {each.phase: each.usual for each in found}
+
+    assert count([]) == {"mine": 3}
+    same, two = ["put bolts into box seven"] * 2, ["put bolts into box seven", "paint fences green twice"]
+    assert count(same) == {"mine": 3, "train": 4, "reflect": 2, "val": 14 + 14 + 12}
+    assert count(two)["val"] == 14 + 2 * (14 + 12)
+
+
+@pytest.mark.parametrize("usual", [0, 1, 2, 3, 17, 80, 1000])
+@pytest.mark.parametrize("cap", [1, 40, 500])
+def test_range_is_no_wider_than_a_factor_of_two(usual, cap):
+    """And its upper end never exceeds the cap."""
+    low, high = find_range(usual, cap)
+    assert 0 <= low <= high <= min(2 * low, cap)
+
+
+@pytest.mark.slow
+def test_calls_lie_in_the_range_that_was_printed():
+    """Of a sample of nights over made-up archives; `bash scripts/bench forecast` has sixty."""
+    nights = hold_nights(20, seed=5)
+    assert sum(night.held for night in nights) >= 17
+    assert all(night.most <= 2 * night.least for night in nights)
 
 
 def test_night_without_val_expects_nothing():

@@ -232,7 +232,7 @@ def test_task_file_of_what_wrote_an_edit_does_not_decide_on_it(tmp_path):
     assert report.counts.val > 0
     trial = next(trial for trial in report.trials if trial.edits == (before.rule.id,))
     assert trial.decision.pairs == 0
-    assert trial.decision.why.startswith("it was written from all of tonight's validation tasks; 9 more wins")
+    assert trial.decision.why.startswith("tonight's validation tasks wrote it, or share no word with it; 9 more wins")
     after, *_ = workspace.trials.pending(str(person.project))
     assert (after.id, after.tally) == (before.id, before.tally)
 
