@@ -171,6 +171,18 @@ def test_rule_is_proven_by_an_archive_that_is_all_about_it(tmp_path, requests):
     assert (report.counts.val >= 5, report.verdict) == (True, Verdict.ACCEPT)
 
 
+def test_night_after_everything_is_learnt_costs_next_to_nothing(tmp_path):
+    """What is corrected stands in the file: one request is replayed as a sample, and nothing follows when it passed."""
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=8)
+    (person.project / "CLAUDE.md").write_text(f"- {person.world.rules[0].text}\n")
+    workspace = person.workspace()
+    report = run_night(workspace, plan_night(workspace))
+    assert 1 <= report.spend.calls <= 3
+    assert "in your files already" in report.why
+    again = run_night(workspace, plan_night(workspace))
+    assert again.spend.calls == 0
+
+
 def test_report_says_how_many_requests_are_missing(tmp_path):
     """From the first night on: five are needed besides those that wrote the rule."""
     person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=4)
