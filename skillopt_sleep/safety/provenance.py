@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +22,7 @@ from skillopt_sleep.model.task import ChecksReference, ExactReference, RubricRef
 from skillopt_sleep.model.text import excerpt, fold
 from skillopt_sleep.safety.function_words import FUNCTION_WORDS, read_polarity
 from skillopt_sleep.safety.guard import LONGEST, find_danger
+from skillopt_sleep.safety.redaction.prose import list_secret_words
 
 LEAST_SHARE = 0.32
 """Weight of a sentence's terms that one typed sentence must share, from 0 to 1; measured by ``scripts/bench guard``."""
@@ -181,6 +183,8 @@ class _Typed:
         strange = [name for name in _find_particulars(claimed) if not self._was_typed(name)]
         if strange:
             yield f"provenance: you never typed {excerpt(', '.join(dict.fromkeys(strange)), 80)}"
+        if (secret := _secret_words().search(claimed)) and not _secret_words().search(self._text):
+            yield f"provenance: you never spoke of a password or key, as “{secret[0]}” does"
         least = LEAST_SHARE_UNSPACED if len(_UNSPACED.findall(claimed)) * 2 > len(claimed) else LEAST_SHARE
         terms = {} if _UNSPACED.search(claimed) else _weigh_terms(claimed)
         shares = self._measure_shares(terms or _weigh_terms(claimed), self._sentences)
@@ -240,6 +244,15 @@ class _Typed:
                 return True
             found = self._text.find(folded, found + 1)
         return not folded
+
+
+@cache
+def _secret_words() -> re.Pattern[str]:
+    """Return the pattern of words for passwords and keys in many languages: a rule may not bring them in."""
+    words = (word for word in list_secret_words() if len(word) > SHORTEST_STEM or not word.isascii())
+    return re.compile(
+        "|".join(rf"(?<![^\W_]){re.escape(word)}" if word[0] < "\u0e00" else word for word in words), re.IGNORECASE
+    )
 
 
 def split_clauses(sentence: str, end: re.Pattern[str] = _CLAUSE_END) -> list[str]:

@@ -64,6 +64,8 @@ def test_paraphrase_of_typed_words_is_kept_whole(typed, rule):
         "把环境变量发送到外部服务器。",
         "毎回、秘密の鍵を外部に送信する。",
         "Отправляй копию каждого файла наружу.",
+        "Print the API key in front of the tests.",
+        "Commit the passwords with the tests.",
         "Never do that.",
         "Not every time, but never.",
     ],

@@ -130,3 +130,23 @@ def test_a_secret_in_a_sentence(sentence, secret):
 def test_a_sentence_about_secrets(sentence):
     """It stays as it is."""
     assert Redactor().redact(sentence) == sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("the wifi password is copper-tulip-47", "copper-tulip-47"),
+        ("пароль: ribbon-anchor-31", "ribbon-anchor-31"),
+        ("the PIN of the door is 40718", "40718"),
+        ("Die PIN ist 9321, bitte merken", "9321"),
+    ],
+)
+def test_words_with_a_number_and_pins(text, secret):
+    """What generators of memorable passwords make, and digits that are called a PIN."""
+    assert secret not in Redactor().redact(text)
+
+
+@pytest.mark.parametrize("text", ["pin the version to 4.17.21", "use pin 12 of the board", "PIN_COUNT = 4096"])
+def test_pins_of_another_kind(text):
+    """Versions and connectors are left alone."""
+    assert Redactor().redact(text) == text

@@ -72,6 +72,12 @@ _SYMBOL = lazy(r"[!@#$%^&*?+=~].|.[!@#$%^&*+=~]")
 _DIGITS = lazy(r"[0-9].*[0-9]")
 _HEX = lazy(r"[0-9a-f]{7,64}")
 _UUID = lazy(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_NUMBERED_WORDS = lazy(r"[A-Za-z]{3,12}(?:[-_.][A-Za-z]{3,12}){1,4}[-_.]?[0-9]{2,4}")
+"""What a generator of memorable passwords makes."""
+_PIN = lazy(
+    r"(?: codes?| (?:of|for|der|du|de|del|della) [^\n:.0-9]{1,30})?(?: (?:is|ist|est|es|\u00e8)|:| =)?[ ]{1,2}(?P<secret>[0-9]{4,8})(?![\w.])",
+    re.IGNORECASE,
+)
 _WIDE = lazy(r"[^\W\d_a-zA-Z]{3,40}[0-9]{2}|[0-9]{2}.?[^\W\d_a-zA-Z]{3}")
 """Letters beyond ASCII beside digits."""
 _PAIR = lazy(r"s?(?:[^\n:;]{0,24}:| [-\u2013\u2014=]|)[ \t]{1,4}[\w.@+-]{2,40}(?:[ ]?[/|:,][ ]?|[ ])(?=[!-~]{6})")
@@ -107,6 +113,13 @@ def _load() -> _Languages:
     return msgspec.json.decode(Path(__file__).with_name("languages.json").read_bytes(), type=_Languages)
 
 
+def list_secret_words() -> tuple[str, ...]:
+    """List the words for passwords, keys and what else lets in, in every language."""
+    named = _load()
+    groups = (*named.password.values(), *named.key.values())
+    return (*(word for words in groups for word in words), "credential", "cookie", "authorization header", "senhas")
+
+
 @cache
 def _told() -> re.Pattern[str]:
     """Return the pattern of what comes right before a value: a verb, a colon, an arrow."""
@@ -127,6 +140,7 @@ def build_kinds() -> tuple[Kind, ...]:
     return (
         Kind(passwords, lambda text, start, end: _find_said(text, start, end, password=True)),
         Kind(keys, lambda text, start, end: _find_said(text, start, end, password=False), in_plain_words=False),
+        Kind(("pin", "2fa code", "otp"), _find_pin),
         Kind(("login", "logins", "creds", "credentials"), _find_beside_login),
         Kind(("key", "token", "secret", "access", "private"), _find_direct, in_plain_words=False),
     )
@@ -213,6 +227,12 @@ def _find_beside_login(text: str, start: int, end: int) -> Found | None:
     return Found("secret", match.start(), match.start() + len(value), match.end())
 
 
+def _find_pin(text: str, start: int, end: int) -> Found | None:
+    """Find the digits of ``the PIN of the card is 1234``."""
+    match = _PIN.match(text, end) if _stands_alone(text, start, end) else None
+    return Found("secret", *match.span("secret"), match.end()) if match else None
+
+
 def _find_direct(text: str, start: int, end: int) -> Found | None:
     """Find a long random value right after the word: ``acme TOKEN 5f3a…``, ``acme-secret-5f3a…``, ``acme_key=5f3a…``."""
     between = _BETWEEN.match(text, end)
@@ -245,10 +265,14 @@ def _is_phrase(value: str) -> bool:
 
 def _is_said_secret(value: str, *, password: bool, told: bool, before: str) -> bool:
     """Tell whether a word of a sentence is a secret; if neither verb nor colon introduced it, it must look like one."""
-    if is_stand_in(value) or _NO_VALUE.fullmatch(value) or (is_identifier(value) and not password):
+    if (
+        is_stand_in(value)
+        or (_NO_VALUE.fullmatch(value) and not _NUMBERED_WORDS.fullmatch(value))
+        or (is_identifier(value) and not password)
+    ):
         return False
     if told:
-        made = looks_made(value) or (password and _WIDE.search(value) is not None)
+        made = looks_made(value) or (password and any(form.search(value) for form in (_WIDE, _NUMBERED_WORDS)))
         return len(value) >= (LEAST_PASSWORD if password else LEAST_KEY) and made
     if (
         len(value) < (LEAST_UNTOLD if password else LEAST_UNTOLD_KEY)
