@@ -29,6 +29,8 @@ class _Grammar(Struct, frozen=True):
     """A refusal that opens a complaint ("no, amounts in cents") and negates nothing in it."""
     complaints: tuple[str, ...]
     """What the assistant did wrong: the person demands the contrary."""
+    stakes: Mapping[str, str]
+    """What a rule may speak of only if the person did: too much depends on it."""
 
 
 def _join(parts: tuple[str, ...]) -> re.Pattern[str]:
@@ -38,6 +40,7 @@ def _join(parts: tuple[str, ...]) -> re.Pattern[str]:
 _GRAMMAR = msgspec.json.decode(Path(__file__).with_name("grammar.json").read_bytes(), type=_Grammar)
 FUNCTION_WORDS = frozenset(word for words in _GRAMMAR.function_words.values() for word in words.split())
 """Articles, pronouns, prepositions, conjunctions, auxiliaries, and adverbs of time and degree."""
+STAKES = {name: re.compile(words, re.IGNORECASE) for name, words in _GRAMMAR.stakes.items()}
 _NEGATION = _join(_GRAMMAR.negations)
 _PRIVATIVE = _join(_GRAMMAR.privatives)
 _OMISSION = _join(_GRAMMAR.omissions)

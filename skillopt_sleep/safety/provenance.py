@@ -20,7 +20,7 @@ from skillopt_sleep.model.lexicon import is_standing_wish, strip_pasted
 from skillopt_sleep.model.near_duplicates import LIGHT, all_terms
 from skillopt_sleep.model.task import ChecksReference, ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.model.text import excerpt, fold
-from skillopt_sleep.safety.function_words import FUNCTION_WORDS, read_polarity
+from skillopt_sleep.safety.function_words import FUNCTION_WORDS, STAKES, read_polarity
 from skillopt_sleep.safety.guard import LONGEST, find_danger
 from skillopt_sleep.safety.redaction.prose import list_secret_words
 
@@ -185,6 +185,9 @@ class _Typed:
             yield f"provenance: you never typed {excerpt(', '.join(dict.fromkeys(strange)), 80)}"
         if (secret := _secret_words().search(claimed)) and not _secret_words().search(self._text):
             yield f"provenance: you never spoke of a password or key, as “{secret[0]}” does"
+        for name, words in STAKES.items():
+            if words.search(claimed) and not words.search(self._text):
+                yield f"provenance: you never spoke of {name}"
         least = LEAST_SHARE_UNSPACED if len(_UNSPACED.findall(claimed)) * 2 > len(claimed) else LEAST_SHARE
         terms = {} if _UNSPACED.search(claimed) else _weigh_terms(claimed)
         shares = self._measure_shares(terms or _weigh_terms(claimed), self._sentences)
