@@ -23,7 +23,6 @@ from skillopt_sleep.gate.rule import (
 from skillopt_sleep.gate.tally import WINS_A_REQUEST, Tally
 from skillopt_sleep.model.document import Candidate, DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, apply_edits
-from skillopt_sleep.model.rule_identity import count_touched
 from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.model.text import sha256
 
@@ -80,6 +79,13 @@ class Parked(Struct, frozen=True, kw_only=True):
     on: Base
     tally: Tally
     tasks: tuple[str, ...] = ()
+
+
+def _touches(words: str, task: TaskRecord) -> bool:
+    """Whether a request shares words with a rule; imported when asked, because ``status`` compares no texts."""
+    from skillopt_sleep.model.rule_identity import count_touched  # noqa: PLC0415
+
+    return count_touched(words, task) > 0
 
 
 class PendingEdit(Struct, frozen=True, kw_only=True):
@@ -199,7 +205,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         """
         done = frozenset(self.tasks if self.is_stuck else ())
         unseen = tuple(task for task in self.unseen(tasks) if not done & {group_of(task), task.id})
-        touched = [task for task in unseen if count_touched(self.words, task)]
+        touched = [task for task in unseen if _touches(self.words, task)]
         if not touched:
             return () if self.touched else unseen
         others = [task for task in unseen if task not in touched]
@@ -213,9 +219,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         twice = self.tally.pairs >= WINS_A_REQUEST * len(self.tasks)
         idle = frozenset(self.tasks if twice else ()) - {*self.tally.won, *self.tally.lost}
         return tuple(
-            task
-            for task in self.unseen(tasks)
-            if not idle & {group_of(task), task.id} or count_touched(self.words, task)
+            task for task in self.unseen(tasks) if not idle & {group_of(task), task.id} or _touches(self.words, task)
         )
 
     def among(self, tasks: Sequence[TaskRecord]) -> PendingEdit:
@@ -231,7 +235,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         if not tasks:
             return renamed
         may_change = renamed.may_change(tasks)
-        touched = {group_of(task) for task in may_change if count_touched(self.words, task)}
+        touched = {group_of(task) for task in may_change if _touches(self.words, task)}
         return replace(renamed, others=len({group_of(task) for task in may_change}), touched=len(touched))
 
     def after(self, tally: Tally | None, measured: Sequence[str], *, tried: bool) -> PendingEdit:

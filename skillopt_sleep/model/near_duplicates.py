@@ -17,8 +17,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from rapidfuzz import fuzz
-
 from skillopt_sleep.model.text import MATTER, PHRASES, STOPSIGNS, STOPWORDS, WORK, fold
 
 MIN_SIMILARITY = 0.45
@@ -155,12 +153,22 @@ class _Bag:
         self.key = " ".join(sorted(self.weights))
 
 
+@functools.cache
+def _load_ratio() -> Callable[..., float]:
+    """Return rapidfuzz's ratio of two texts, 0 to 100; ``status`` compares none and need not wait for its import."""
+    from rapidfuzz import fuzz  # noqa: PLC0415
+
+    return fuzz.ratio
+
+
 def _similarity(a: _Bag, b: _Bag) -> float:
     shared = len(a.heavy & b.heavy) + LIGHT * len(a.light & b.light)
     cosine = shared / math.sqrt(a.mass * b.mass)
     if len(a.weights) > SHORT or len(b.weights) > SHORT:
         return cosine
-    spelling = fuzz.ratio(a.key, b.key, score_cutoff=75) / 50 - 1  # unrelated words have half their letters in common
+    spelling = (
+        _load_ratio()(a.key, b.key, score_cutoff=75) / 50 - 1
+    )  # unrelated words have half their letters in common
     return max(cosine, spelling)
 
 

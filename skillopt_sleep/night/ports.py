@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from skillopt_sleep.gate.account import Account, EvidenceRow, Position, Tried
 from skillopt_sleep.gate.noise import BaseReplay
@@ -14,8 +14,10 @@ from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.ports import Ledger, P
 from skillopt_sleep.model.session import FeedbackLabel, Session, SessionFile, SessionKey
 from skillopt_sleep.model.task import Split, TaskRecord
-from skillopt_sleep.night.pools import Past
 from skillopt_sleep.night.report import DocumentChange, NightReport, SealedTest
+
+if TYPE_CHECKING:
+    from skillopt_sleep.night.pools import Past
 
 
 class Inbox(Protocol):

@@ -28,6 +28,7 @@ from skillopt_sleep.storage.questions import QuestionBox
 from skillopt_sleep.storage.staging import ProposalStaging
 
 if TYPE_CHECKING:
+    from skillopt_sleep.night.report import NightReport
     from skillopt_sleep.safety.redaction.redactor import Redactor
     from skillopt_sleep.storage.permissions import Approvals
     from skillopt_sleep.storage.projects import ProjectScope
@@ -209,14 +210,18 @@ class Workspace:
     def journal(self) -> NightJournal:
         """The nights and their reports, which are redacted before they reach the disk."""
         from skillopt_sleep.reports.diagnostics import render_diagnostics, render_evidence
-        from skillopt_sleep.reports.page import render_report
+
+        def render_markdown(report: NightReport) -> bytes:
+            from skillopt_sleep.reports.page import render_report
+
+            return redacted(render_report(report).encode("utf-8"))
 
         def redacted(data: bytes) -> bytes:
             return self.redactor.redact(data.decode("utf-8")).encode("utf-8")
 
         renderers = Renderers(
             diagnostics=lambda report: redacted(render_diagnostics(report)),
-            markdown=lambda report: redacted(render_report(report).encode("utf-8")),
+            markdown=render_markdown,
             evidence=lambda rows: redacted(render_evidence(rows)),
         )
 

@@ -18,14 +18,14 @@ MEMORY = b"# Our rules\r\n\r\nBe kind.\n\n\tTabs stay.  \nno newline at the end"
 @pytest.fixture
 def mira(tmp_path):
     """A person with enough corrected requests to prove two rules in one night."""
-    return make_person(tmp_path / "mira", rules=2, tasks_per_rule=24)
+    return make_person(tmp_path / "mira", rules=2, tasks_per_rule=40)
 
 
 @pytest.fixture
 def night(cli, mira):
     """A night of hers with a proposal for each document; her project has a memory file already."""
     (mira.project / "CLAUDE.md").write_bytes(MEMORY)
-    report = cli(*mira.arguments("run", "--json"), "--edit-budget=1", "--set=memory_rules=0", "--set=seed=8").json
+    report = cli(*mira.arguments("run", "--json"), "--edit-budget=1", "--set=memory_rules=0", "--set=max_val=24").json
     assert {each["kind"] for each in report["documents"]} == {"skill", "memory"}
     return report
 

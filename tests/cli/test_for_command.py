@@ -20,7 +20,7 @@ def test_rule_for_two_agents_is_one_rule_to_every_command(cli, tmp_path):
     ]
     assert "AGENTS.md: proven with Claude Code, not tried with Codex" in report["notes"]
     page = Path(report["proposal"], "..", "report.md").read_text()
-    assert "The memory file, `AGENTS.md`, proven with Claude Code, not tried with Codex:" in page
+    assert "proven with Claude Code, not tried with Codex" in page
     (rule,) = (applied["edit"] for applied in report["applied_edits"])
 
     assert len(json.loads(cli("adopt", "--json", *mira.places).out)) == 2

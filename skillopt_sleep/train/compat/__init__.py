@@ -81,7 +81,7 @@ PATHS = {
 """The names that each module of the reference offers, and this package itself."""
 SUBSTITUTES = {
     "ReflACTTrainer": "use skillopt_sleep.train.SkillOptTrainer(config=…, env=adapter, …)",
-    "load_config": "read the file with skillopt_sleep.train.recipe.read_recipe, which takes the reference's form",
+    "load_config": "use read_recipe of skillopt_sleep.train.recipe, which reads such a training file",
     "get_optimizer_client": "use chat_optimizer, so that the call is counted",
     "set_target_backend": "name the target in [target] of the training file",
     "set_optimizer_backend": "name the optimizer in [optimizer] of the training file",
