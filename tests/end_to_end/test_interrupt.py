@@ -37,7 +37,7 @@ def told(person):
 
 def calls_are_under_way(person):
     """Whether all but the calls is prepared, so that nothing else takes time."""
-    return list(person.project.rglob("diagnostics.json")) and told(person)["stage"] == "recollect"
+    return list(person.project.rglob("diagnostics.json")) and told(person)["stage"] == "expect"
 
 
 def stop(process, signum):
