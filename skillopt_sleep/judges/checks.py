@@ -136,6 +136,6 @@ _CHECKERS: Mapping[CheckKind, Callable[[Check, ReplayResult], str]] = {
     CheckKind.TOOL_CALLED: _check_tool_called,
     CheckKind.JSON_SCHEMA: _check_json_schema,
 }
-"""By kind: returns why a check does not hold, "" when it does."""
+"""Functions by kind of check: each returns why a check does not hold, "" when it does."""
 
 PLUGIN = ChecksJudge

@@ -20,7 +20,7 @@ SHOWN = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandJudge:
-    """Hard: every command passes. Soft: the share that passes. A command that did not run does not pass."""
+    """Scores work: hard 1 if every command passes, soft the share that does. A command that did not run fails."""
 
     name: ClassVar[str] = "command"
     reference: ClassVar[type[CommandReference]] = CommandReference

@@ -17,7 +17,7 @@ from skillopt_sleep.model.text import excerpt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactJudge:
-    """Hard: equal with white space folded and case kept. Soft: F1 of the words, as in SQuAD. No model call."""
+    """Scores an answer: hard by equality with white space folded, case kept; soft by F1 of the words, as in SQuAD."""
 
     name: ClassVar[str] = "exact"
     reference: ClassVar[type[ExactReference]] = ExactReference

@@ -27,7 +27,7 @@ from skillopt_sleep.model.task import TaskRecord, require_reference
 from skillopt_sleep.prompts import render
 
 LONGEST = 16_000
-"""Characters of a move, and of what went before it, that are judged; the middle of longer ones is left out."""
+"""Maximum characters of a move, and of what went before it, that are judged; the middle of longer ones is left out."""
 
 PLACES = ("first", "second")
 TAGS = ("stood", "request", "said", *PLACES)
@@ -65,7 +65,7 @@ class _Two(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MomentJudge:
-    """Hard score: whether what the person said is heeded. Soft: how far; a check knows only all or nothing."""
+    """Scores a move: hard by whether it heeds what the person said, soft by how far; a check gives only 0 or 1."""
 
     name: ClassVar[str] = "moment"
     reference: ClassVar[type[MomentReference]] = MomentReference

@@ -25,7 +25,7 @@ from skillopt_sleep.prompts import render
 V = TypeVar("V")
 
 LONGEST = 24_000
-"""Characters of an answer that are judged; the middle of a longer one is left out, with a note to the judge."""
+"""Maximum characters of an answer that are judged; the middle of a longer one is left out, with a note."""
 
 SCHEMA: dict[str, Json] = {
     "type": "object",

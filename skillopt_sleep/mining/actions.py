@@ -40,7 +40,7 @@ _HEREDOC = re.compile(
     re.DOTALL,
 )
 _LEADING = re.compile(r"\A(?:(?:do|then|else|if|time|env)\s+|\w+=\S*\s+)+")
-"""What stands before a command: a word of the shell, or variables set for it."""
+"""Words that may stand before the command itself: of the shell, or variables set for it."""
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _WRITES = re.compile(r"(?<![0-9&<=-])>{1,2}\s*(?!&|/dev/null)\S")
@@ -52,7 +52,7 @@ _LOOKS = frozenset(
     dirname realpath readlink xxd od strings sleep
     """.split()  # noqa: SIM905 - a list of words is not more readable
 )
-"""Programs that only look."""
+"""Programs that only show something and change nothing."""
 _LOOKING = re.compile(
     r"""sed\s+(?:-\w+\s+)*-n\b | xargs\s+(?:-\S+\s+)*(?:ls|cat|grep|rg|head|wc)\b
     | git\s+(?:-\S+\s+(?:\S+\s+)?)*(?:status|log|diff|show|blame|rev-parse|rev-list|ls-files|ls-tree|ls-remote|remote
@@ -87,17 +87,17 @@ class ActionKind(enum.StrEnum):
     SAID = "said"
     """Words of the agent."""
     INSTRUCTED = "instructed"
-    """It was given the body of a command or skill."""
+    """The agent was given the body of a command or skill."""
     LOOKED = "looked"
-    """It read something, or was shown it, and changed nothing."""
+    """The agent read something, or was shown it, and changed nothing."""
     ASKED = "asked"
-    """It asked the person a question in a dialogue, whose answer is the result."""
+    """The agent asked the person a question in a dialogue, whose answer is the result."""
     CHECKED = "checked"
-    """It ran a test, a build or a linter."""
+    """The agent ran a test, a build or a linter."""
     CHANGED = "changed"
-    """It changed files, or ran a command that may change something."""
+    """The agent changed files, or ran a command that may change something."""
     WAITED = "waited"
-    """It polled something that runs already, or kept its own lists."""
+    """The agent polled something that was running already, or kept its own lists."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
     path: str
     removed: str = ""
-    """The text that was replaced; "" for a new text as a whole."""
+    """The text that was replaced; "" for text that replaces nothing."""
     added: str = ""
     is_whole: bool = False
     """Whether ``added`` is the whole file."""
@@ -123,7 +123,7 @@ class Action(Struct, frozen=True, kw_only=True):
     """The file it read."""
     changes: tuple[Change, ...] = ()
     note: str = ""
-    """The tool and its arguments in a few words, where none of the above says what it did."""
+    """The tool and its arguments in a few words, where no other field says what the action did."""
 
     @property
     def is_commitment(self) -> bool:

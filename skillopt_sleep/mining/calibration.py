@@ -1,4 +1,4 @@
-"""Calibrates a judge on recorded pairs, so that the proofs of one without knowledge never count."""
+"""Calibrates a judge on recorded pairs, so that proofs by a judge that only guesses never count."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from math import comb
 from msgspec import Struct
 
 LUCKY = 0.25
-"""The most often that a judge without knowledge separates a pair: it must call one behaviour bad and the other good,
-and p(1 - p) is at most a quarter, whether it draws once for each behaviour or anew for each question."""
+"""Upper bound of the probability that a guessing judge separates a pair: it must call one behaviour bad and the other
+good, and p(1 - p) is at most a quarter, whether it draws once for each behaviour or anew for each question."""
 LOOKS = (5, 9, 14, 24)
-"""Numbers of recorded pairs at which a calibration is looked at; a judge that has passed stays calibrated."""
+"""Numbers of recorded pairs after which a judge is tested; one that has passed stays calibrated."""
 CHANCE = 0.01
-"""The most often that a judge without knowledge may pass, over all looks together."""
+"""Upper bound of the probability that a guessing judge passes, over all looks together."""
 
 
 class Calibration(Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """The state as a clause for the report."""
+        """The state of the calibration as a clause for the report."""
         if self.passed:
             return f"the judge told {self.separated} of {self.pairs} recorded pairs apart, which is more than chance"
         ahead = [(size, count_needed(size) - self.separated) for size in LOOKS if size > self.pairs]
@@ -35,7 +35,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
 
 def count_needed(pairs: int) -> int:
-    """Return how many of so many pairs a judge must separate at one look.
+    """Return how many of ``pairs`` recorded pairs a judge must separate to pass at one look.
 
     The smallest number that a judge which separates each with probability ``LUCKY`` reaches in at most
     ``CHANCE / len(LOOKS)`` of all cases (binomial tail): 5 of 5, 7 of 9, 9 of 14, 13 of 24. With Bonferroni's bound it

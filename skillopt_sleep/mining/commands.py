@@ -27,7 +27,7 @@ _WORD = re.compile(r"[\w./+-]+")
 _KEPT_OR_SPACES = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\]+|(?P<spaces>[ \t]+)""")
 """A quoted string, an escaped character or a word, which are kept as they are; or the spaces between them."""
 _NESTED = re.compile(r"\$[('{]|`")
-"""After these, quotes can be nested, and only a shell can tell where one ends."""
+"""Beginnings of nested quoting, whose end only a shell can tell."""
 
 
 def _split_names(*lines: str) -> frozenset[str]:
@@ -87,7 +87,7 @@ class RecurringCommand(Struct, frozen=True, kw_only=True):
 
 
 def command_id(line: str) -> str:
-    """Six hex digits that name a command."""
+    """Return six hex digits that name a command."""
     return sha256(line.encode("utf-8", "replace"))[:6]
 
 

@@ -20,22 +20,22 @@ from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.model.usage import CHARACTERS_PER_TOKEN
 
 MAX_TOKENS = 3_000
-"""Tokens of a digest, by their estimate."""
+"""Maximum tokens of a digest, as estimated from its length."""
 
 RECENT = 20
-"""Steps before the cut that are shown as they were, if there is room."""
+"""Number of older steps before the cut that are shown in full, if there is room."""
 
 ANSWERS = 4
-"""Turns back to which answers come before older steps."""
+"""Number of the latest answers that get room before steps of earlier turns do."""
 
 LATEST = 3
-"""The last of them, which come before anything else but the request."""
+"""Number of the latest steps that get room before anything else but the request and the last instruction."""
 
 MARKS = 400
-"""Characters kept for headings and for notes about what is left out."""
+"""Characters reserved for headings and for notes about what is left out."""
 
 REQUEST, INSTRUCTION, FILE, ANSWER, PROMPTS, LAST_STEP, STEP = 0.35, 0.25, 0.25, 0.15, 0.4, 0.12, 0.08
-"""The most that one request, instruction, file, answer, all earlier prompts and one step may take of a digest."""
+"""Maximum shares of a digest: of one request, instruction, file or answer, of all earlier prompts, and of one step."""
 
 AGENTS = {"claude": "Claude Code", "codex": "Codex"}
 
@@ -56,12 +56,12 @@ class CutNotFound(LookupError):
 
 @dataclass(slots=True)
 class _Piece:
-    """One part of the digest, in the form that is shown at present and with those it may grow to."""
+    """One part of the digest, with the shorter and longer forms it can be shown in."""
 
     place: int
     is_prompt: bool
     forms: tuple[str, ...]
-    """From the shortest to the longest; the first may be "" for a part that can be left out."""
+    """The forms, shortest first; the first is "" for a part that can be left out."""
     level: int = 0
 
     @property
@@ -70,7 +70,7 @@ class _Piece:
 
 
 def find_cut(places: Sequence[Place], moment: Moment) -> tuple[int, int]:
-    """Return the turn and the number of the step before which a moment is cut; 0 without a step: before its request.
+    """Return the index of a moment's turn and the number of the step before which it is cut; 0 if it names no step.
 
     Raises ``CutNotFound``.
     """
@@ -94,7 +94,7 @@ def build_digest(
 ) -> str:
     """Return the conversation up to the moment's cut, in at most ``max_tokens``.
 
-    Newer parts come before older ones where there is not room for all. ``without_skills`` are those under trial: their
+    Where there is no room for everything, newer parts come first. ``without_skills`` are the skills under trial: their
     bodies are left out, as the documents that follow the digest hold them. Raises ``CutNotFound``.
     """
     places = read_talk(session, conversation)
@@ -116,7 +116,7 @@ def _describe_agent(conversation: Conversation) -> str:
 
 
 class _Layout:
-    """Decides how long each part is shown: all begin in their shortest form and grow in order of their weight."""
+    """Decides how long each part is shown: all begin in their shortest form, and the most important grow first."""
 
     def __init__(
         self, places: Sequence[Place], last: int, cut: int, room: int, *, without: frozenset[str], folder: str
@@ -188,7 +188,7 @@ class _Layout:
         yield piece
 
     def _shorten_paths(self, text: str) -> str:
-        """Write paths below the working folder as the relative ones that they are."""
+        """Write paths below the working folder relative to it."""
         if not self._folder:
             return text
         return text.replace(f"cd {self._folder} && ", "").replace(f"{self._folder}/", "./")
@@ -197,7 +197,7 @@ class _Layout:
         return cut_text(text, int(self._all * share))
 
     def _grow(self, pieces: Sequence[_Piece], *, level: int = 2, room: int | None = None) -> None:
-        """Show each piece in a longer form as long as there is room; one that does not fit may grow less."""
+        """Show each piece, in order, in the longest form up to number ``level`` that there is still room for."""
         room = self._room if room is None else min(room, self._room)
         for piece in pieces:
             for wanted in range(level, piece.level, -1):
@@ -226,13 +226,13 @@ class _Layout:
 
 
 def _find_answer(place: Place, count: int) -> int | None:
-    """Return the number of the last words of a turn, which the next prompt replies to."""
+    """Return the number of the turn's last step in which the agent spoke; None when it said nothing."""
     said = [number for number in range(count) if place.actions[number].kind is ActionKind.SAID]
     return said[-1] if said else None
 
 
 def _render_file(places: Sequence[Place], last: int, cut: int, limit: int) -> str:
-    """Return the latest content of the first file that was edited next, as far as it had been seen before the cut."""
+    """Return the first file that is edited after the cut, as far as its content was seen before the cut."""
     done = [
         (step, place.actions[number])
         for place in places[: last + 1]
@@ -253,7 +253,7 @@ def _render_file(places: Sequence[Place], last: int, cut: int, limit: int) -> st
 
 
 def _find_anchor(actions: Sequence[Action], path: str, text: str) -> int:
-    """Return where in the file the next edit takes place; 0 when that cannot be told."""
+    """Return the offset in the file at which the next edit takes place; 0 when that cannot be told."""
     for action in actions:
         for change in action.changes:
             if is_same_file(change.path, path) and change.removed and (at := text.find(change.removed)) >= 0:
@@ -262,7 +262,7 @@ def _find_anchor(actions: Sequence[Action], path: str, text: str) -> int:
 
 
 def _window(text: str, anchor: int, limit: int) -> str:
-    """Return the part of a text around a place."""
+    """Return at most ``limit`` characters of a text, around an offset."""
     if len(text) <= limit:
         return text
     start = max(0, min(anchor - limit // 3, len(text) - limit + 10))
@@ -273,15 +273,15 @@ def _window(text: str, anchor: int, limit: int) -> str:
 
 @dataclass(slots=True)
 class SeenFile:
-    """A file as far as it was seen."""
+    """A file, reconstructed from those parts of it that the agent read or changed."""
 
     pieces: dict[int, str] = field(default_factory=dict)
-    """What was read, by the number of its first line."""
+    """The parts that were read, by the number of their first line."""
     loose: list[str] = field(default_factory=list)
-    """Later changes of parts that were never seen."""
+    """The texts that later changes added to parts that were never read."""
 
     def read(self, text: str, first: int) -> None:
-        """Take in what was read of the file from a line on; it replaces what was known of these lines."""
+        """Record a part that was read, from line ``first`` on; it replaces what was known of these lines."""
         last = first + text.count("\n")
         known, self.pieces = self.pieces, {first: text}
         for start, piece in known.items():
@@ -292,7 +292,7 @@ class SeenFile:
                 self.pieces[max(start, last + 1)] = "\n".join(after)
 
     def change(self, change: Change) -> None:
-        """Apply a change: in its place where that was seen, else beside it."""
+        """Apply a change where the changed text was seen; otherwise keep what it adds in ``loose``."""
         if change.is_whole:
             self.pieces, self.loose = {1: change.added}, []
             return
@@ -305,7 +305,7 @@ class SeenFile:
 
     @property
     def text(self) -> str:
-        """The pieces in order of their lines, then what was changed elsewhere."""
+        """The known content: the pieces in order of their lines, then the loose texts."""
         pieces = [piece for _, piece in sorted(self.pieces.items())]
         return strip_own_rules(GAP.join([*pieces, *self.loose]))
 
@@ -334,7 +334,7 @@ def is_same_file(one: str, other: str) -> bool:
 
 
 def _read_target(action: Action) -> tuple[str, int]:
-    """Return the file that an action printed and its first line; "" for anything else."""
+    """Return the file that an action printed, and the number of the first line printed; "" for other actions."""
     if action.path:
         return action.path, 1
     match = _PRINTS.fullmatch(_DIRECTORY.sub("", action.command).strip())

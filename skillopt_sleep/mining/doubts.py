@@ -18,28 +18,28 @@ CHANGED_MIND = "a change of mind: the agent had done what was asked"
 NOT_KNOWABLE = "it could not be known at that moment"
 
 SAID_ALREADY = 0.8
-"""Share of a correction's words in one earlier prompt from which it had been said before."""
+"""Minimum share of a correction's words in one earlier prompt by which it had been said before."""
 
 FEW = 3
-"""Words of its own from which a correction can be recognised in an earlier prompt."""
+"""Minimum content words by which a correction can be recognised in an earlier prompt."""
 
 RESTORED = 0.5
-"""Share of the lines that one link removed and a later one added again, from which the later one takes it back."""
+"""Minimum share of the lines changed after one correction that a later one must change back to contradict it."""
 
 
 class Link(Struct, frozen=True, kw_only=True):
     """One correction of a chain."""
 
     place: Place
-    """The turn whose work it rejects."""
+    """The turn whose work the correction rejects."""
     offence: int
-    """Number of the step that was rejected."""
+    """Number of the rejected step in that turn."""
     said: Place
-    """The prompt that says so."""
+    """The prompt that holds the correction."""
 
 
 def find_doubt(places: Sequence[Place], chain: Sequence[Link], number: int, answer: Sequence[Place]) -> str:
-    """Return why a link of a chain may teach but never vote, "" when it may vote."""
+    """Return why the correction with this number in the chain may teach but never vote, "" when it may vote."""
     link = chain[number]
     if _contradicts(chain, answer):
         return "its corrections contradict each other"
@@ -53,7 +53,7 @@ def find_doubt(places: Sequence[Place], chain: Sequence[Link], number: int, answ
 
 
 def _contradicts(chain: Sequence[Link], answer: Sequence[Place]) -> bool:
-    """Whether a later link takes back what an earlier one asked for: in words, or by lines that come back."""
+    """Whether a later correction takes back what an earlier one asked for: in words, or by restored lines."""
     if any(has_phrase(link.said.typed, "reverts") for link in chain[1:]):
         return True
     versions = [*(link.said for link in chain)]
@@ -65,7 +65,7 @@ def _contradicts(chain: Sequence[Link], answer: Sequence[Place]) -> bool:
 
 
 def _is_restored(early: Place, later: Sequence[Place]) -> bool:
-    """Whether lines that one answer removed are added again by a later one, and its own lines removed."""
+    """Whether later turns add the lines again that an earlier one removed, and remove those that it added."""
     gone = {line for place in later for line in place.lines[0]}
     back = {line for place in later for line in place.lines[1]}
     removed, added = early.lines[0] - early.lines[1], early.lines[1] - early.lines[0]
@@ -75,7 +75,7 @@ def _is_restored(early: Place, later: Sequence[Place]) -> bool:
 
 
 def _changes_mind(link: Link) -> bool:
-    """Whether the person wants something else than what they had asked for and got."""
+    """Whether the person wants something other than what they had asked for and got."""
     typed = link.said.typed
     if has_phrase(typed, "fails"):
         return False
@@ -89,17 +89,17 @@ def _changes_mind(link: Link) -> bool:
 
 
 def _undoes(typed: str) -> bool:
-    """Whether a prompt wants something gone, or back as it was: with the same words it says the opposite."""
+    """Whether a prompt wants something removed or restored; the same words then ask for the opposite."""
     return has_phrase(typed, "drops") or has_phrase(typed, "reverts")
 
 
 def _is_news(typed: str) -> bool:
-    """Whether the person tells of something that nobody in the conversation could know."""
+    """Whether the prompt brings in something that nobody in the conversation could know."""
     return has_phrase(typed, "is_news") and not (has_phrase(typed, "fails") or has_phrase(typed, "reminds"))
 
 
 def _said_before(places: Sequence[Place], link: Link) -> bool:
-    """Whether a prompt up to the cut says the same, so that an agent put back there reads it anyway."""
+    """Whether an earlier prompt, up to the cut, says the same, so that an agent resumed there reads it anyway."""
     words = list_words(link.said.typed)
     for place in places[: link.place.index + 1]:
         if not place.is_prompt or place is link.said or _undoes(place.typed) is not _undoes(link.said.typed):

@@ -20,13 +20,13 @@ from skillopt_sleep.model.task import Outcome
 from skillopt_sleep.model.text import CONTINUE, HOUSEKEEPING, POINTING, QUESTIONS, REQUESTS
 
 MAX_PROMPT = 20_000
-"""Characters of a prompt that is replayed; a longer paste costs more than it teaches."""
+"""Maximum characters of a prompt that is replayed; a longer paste costs more than it teaches."""
 
 CONTINUING = 4
-"""Words up to which a prompt without a subject of its own ("continue", "fix it") belongs to the work before it."""
+"""Maximum words of a prompt without a subject ("continue", "fix it") that belongs to the work before it."""
 
 AGREEING = 3
-"""Content words from which an approval also asks for something new."""
+"""Minimum content words by which an approval also asks for something new."""
 
 _SENTENCE = re.compile(r"[.?!]+(?=\s|$)|\n")
 _WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
@@ -39,7 +39,7 @@ class Episode(Struct, frozen=True, kw_only=True):
 
     request: Turn
     later: tuple[Turn, ...] = ()
-    """The turns that belong to it: corrections, approvals that ask nothing new, "go on"."""
+    """The other turns of the episode: corrections, approvals that ask nothing new, "go on" and the like."""
     previous: str = ""
     """The answer on the person's screen when they made the request."""
     rejected: str = ""
@@ -55,7 +55,7 @@ class Episode(Struct, frozen=True, kw_only=True):
 
     @property
     def skills(self) -> tuple[str, ...]:
-        """The skills invoked in it, without repetition."""
+        """Names of the skills invoked in the episode, without repetition."""
         return tuple(dict.fromkeys(skill for turn in (self.request, *self.later) for skill in turn.skills))
 
     @property
@@ -107,7 +107,7 @@ _THINGS = (
     r"|videos?|functions?|class(?:es)?|modules?|package|endpoint|app|server|database|schema|test\ssuite|issues?|bug"
     r"|output|results?|version"
 )
-"""What a project has one or a few of: "the branch" is one that somebody must be able to see."""
+"""Nouns for what a project has one or a few of: "the branch" refers to one that the reader must be able to see."""
 _POINTS = re.compile(
     rf"""
       (?:^|\s)@[\w./~-]+ | https?:// | (?:^|[\s`'"(])(?:\.{{0,2}}/|~/)[\w.-] | \b[\w-]+/[\w./-]+
@@ -128,11 +128,11 @@ _POLITE = re.compile(
     r"|first|i'd|i|like|want|need|to|let'?s|us|bitte|kannst|du|s'il|te|pla\u00eet|por|favor|puedes)\b[\s,.!?:]*)+",
     re.IGNORECASE,
 )
-"""How a request begins before it says anything."""
+"""Greetings and courtesies at the beginning of a request."""
 _EARLY = frozenset("it this these those them they es das dies cela esto eso".split())  # noqa: SIM905
-"""Words that point outside when they come early: nothing in the request has been named yet."""
+"""Pronouns that refer to something outside a request when they come early: nothing has been named yet."""
 _COMPOUND = frozenset("message messages title description note notes heading subject name text wording".split())  # noqa: SIM905
-"""Nouns after which a verb of work is part of a name: "commit message"."""
+"""Nouns that turn the verb of work before them into part of a name: "commit message"."""
 _ON_WORK = frozenset(
     """
     fix repair resolve solve debug investigate diagnose update upgrade bump refresh change modify edit adapt adjust
@@ -145,17 +145,17 @@ _ON_WORK = frozenset(
     corrige r\u00e9pare supprime v\u00e9rifie modifie lance actualiza arregla corrige borra revisa cambia ejecuta
     """.split()  # noqa: SIM905 - a list of words is not more readable
 )
-"""First words of requests about a state of work."""
+"""First words of requests that concern an existing state of work."""
 _SHORT = 4
-"""Words of a request below which it cannot say everything."""
+"""Minimum words of a request that can be complete in itself."""
 _BRIEF = 12
-"""Words below which a request about a pull request does not say what is in it."""
+"""Minimum words of a request about a pull request that can say what is in it."""
 _FIRST = 600
-"""Characters of a request in which it says what it is about."""
+"""Characters at the beginning of a request that are searched for such references."""
 
 
 def explain_pointing(request: str) -> str:
-    """Return why a request cannot be understood with nothing else at hand; "" when it can.
+    """Return why a request cannot be understood on its own; "" when it can.
 
     Most requests point at files, at a state of work, or at something said before, or choose among options.
     """
@@ -201,7 +201,7 @@ def _is_reply(episode: Episode, typed: str) -> bool:
 
 
 def _count_needed_words(episode: Episode) -> int:
-    """Content words that make a request clear by itself: fewer where corrections say what it was about."""
+    """Return how many content words make a request clear by itself: fewer if corrections say what it was about."""
     if episode.corrections:
         return 1
     return 2 + (0 if not episode.points_outside else 1 if episode.previous else 2)

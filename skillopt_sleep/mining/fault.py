@@ -1,8 +1,8 @@
-"""Finds the step with which an agent committed to what the person then rejected.
+"""Finds the step in which an agent committed to what the person then rejected.
 
-A refusal names it. A correction is compared with what the agent said, ran and wrote: rare words that both share count
-most, and of the steps that match, the first one is the commitment. Where words do not tell, a guess is made that a
-model may replace.
+A refusal names this step. A correction is compared with what the agent said, ran and wrote: rare words that both share
+count most, and of the steps that match, the first one is the commitment. Where words do not tell, the step is a guess
+that a model may replace.
 """
 
 from __future__ import annotations
@@ -21,62 +21,62 @@ from skillopt_sleep.model.near_duplicates import all_terms
 from skillopt_sleep.model.step import StepOutcome
 
 WINDOW = 7
-"""Prompts back to which a correction is followed."""
+"""Number of prompts that a correction is traced back."""
 
 TYPED, PASTED = 1.0, 0.3
-"""Weight of a word that was typed, and of one in pasted output."""
+"""Weights of a word that the person typed, and of one in pasted output."""
 
 NEAR_BEST = 0.6
-"""Share of the best step's score from which an earlier change is the commitment."""
+"""Minimum share of the best step's score for an earlier change to be the commitment."""
 
 PREPARING = 4
-"""Commands between an announcement and the step it announces."""
+"""Maximum number of commands between an announcement and the step it announces."""
 
 SAID_SO = 0.8
-"""The same for words that no call follows to the matter."""
+"""As ``NEAR_BEST``, but for an earlier step of words alone."""
 
 NEAR_COVER = 0.7
-"""Share of the widest cover of the correction's words that such a step must reach."""
+"""Minimum share of the best cover (of the correction's words) that an earlier step must also reach."""
 
 TELLING = 0.35
-"""Share of the correction's weight that a step must cover to be named by words."""
+"""Minimum share of the correction's weight that a step must cover to be identified by words."""
 
 UNSEEN = 0.25
-"""Weight in that share of a word that occurs in no step: it cannot tell one from another."""
+"""Factor on the weight, in that share, of a word that occurs in no step: it cannot tell one step from another."""
 
 CLEARLY_EARLIER = 1.6
-"""How much better an earlier turn must match than the last one to be what the correction is about."""
+"""Factor by which an earlier turn must match better than the last one to be what the correction is about."""
 
 SATURATION, LENGTH = 1.2, 0.3
 """Parameters k1 and b of Okapi BM25 (Robertson and Zaragoza, 2009); a term counts once for each step, and a new file is
 long by nature."""
 
 MANY_TERMS = 20
-"""Terms from which a correction says so much that a step need cover less of it."""
+"""Number of terms above which a step need cover a smaller share of a correction."""
 
 MAX_TERMS = 60
-"""Terms of a correction that are compared."""
+"""Maximum terms of a correction that are compared."""
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """A step, and how it was found."""
+    """The step in which the agent went wrong, and how it was found."""
 
     place: int
     step: int
-    """Number of the step before which the replay is cut: the words that announce the fault belong to it."""
+    """Number of the step before which the session is cut: before the words that announce the fault."""
     offence: int
-    """Number of the call or the words that commit to it."""
+    """Number of the call, or of the words, that commit to what was rejected."""
     basis: Basis
 
 
 def locate_call(place: Place, number: int) -> Fault:
-    """Return the fault that a refused or interrupted call is, cut before the words that announce it."""
+    """Return the fault for a refused or interrupted call, cut before the words that announce the call."""
     first = find_batch(place, number)
     return Fault(place=place.index, step=walk_back(place, first), offence=number, basis=Basis.STRUCTURE)
 
 
 def find_batch(place: Place, number: int) -> int:
-    """Return the first of the calls that were refused together: the agent had made them at once."""
+    """Return the number of the first of the calls refused together with this one: the agent made them at once."""
     while number and place.steps[number - 1].outcome is StepOutcome.REFUSED:
         number -= 1
     return number
@@ -114,12 +114,12 @@ class _Correction(Struct, frozen=True, kw_only=True):
 
     @property
     def telling(self) -> float:
-        """The share of its words that a step must cover to be named by them; less where it says a lot."""
+        """Minimum share of its weight that a step must cover to be identified by words; less in a long correction."""
         return TELLING * min(1.0, MANY_TERMS / max(len(self.weights), 1))
 
     @property
     def reports_failure(self) -> bool:
-        """Whether it says that a check of the finished work fails."""
+        """Whether the correction says that a check of the finished work fails."""
         pasted = len(self.words) > len(self.typed) + 40  # more than a stray mark
         says_so = has_phrase(self.words, "fails") and has_phrase(self.words, "verifies")
         return says_so and (pasted or has_phrase(self.typed, "verifies"))
@@ -129,13 +129,13 @@ class _Match(Struct, frozen=True, kw_only=True):
     """How well a step matches a correction."""
 
     score: float
-    """BM25."""
+    """BM25 score of the step."""
     cover: float
     """Share of the correction's weight that the step's words cover, from 0 to 1."""
 
 
 def _choose_step(place: Place, matches: Mapping[tuple[int, int], _Match], correction: _Correction) -> Fault:
-    """Return the commitment of a turn that a correction is about: the first that matches, else the likeliest one."""
+    """Return the step of a turn that committed to what is corrected: the first that matches, else the likeliest."""
     typed, commitments = correction.typed, _list_commitments(place)
     if not commitments:
         return _make(place, len(place.steps) - 1, Basis.GUESS, typed)
@@ -185,14 +185,14 @@ def _find_announcement(place: Place, first: int, terms: frozenset[str]) -> int:
 
 
 def walk_back(place: Place, number: int) -> int:
-    """Return the first of the words that stand directly before a step: they say what it is going to do."""
+    """Return the number of the first of the words directly before a step, which say what it is going to do."""
     while number and place.actions[number - 1].kind is ActionKind.SAID and not place.steps[number - 1].tool:
         number -= 1
     return number
 
 
 def _list_commitments(place: Place) -> list[int]:
-    """Return the steps that say or change something; words before a call that only looks are none."""
+    """Return the numbers of the steps that say or change something, without words that only announce a call."""
     return [
         number
         for number, action in enumerate(place.actions)
@@ -201,7 +201,7 @@ def _list_commitments(place: Place) -> list[int]:
 
 
 def _announces(place: Place, number: int) -> bool:
-    """Whether words only lead to a call that comes right after them; that call is the commitment, if there is one."""
+    """Whether words only announce the call right after them, which then is the commitment, if either is."""
     return number + 1 < len(place.steps) and place.actions[number + 1].kind is not ActionKind.SAID
 
 

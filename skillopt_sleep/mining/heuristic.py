@@ -30,7 +30,7 @@ from skillopt_sleep.model.task import ExactReference, Outcome, Reference, Rubric
 from skillopt_sleep.model.text import excerpt
 
 MAX_LITERAL = 80
-"""Characters below which a one-line answer, given without any tool, counts as a literal."""
+"""Characters below which a one-line answer that took no tool counts as a literal."""
 
 MAX_EXAMPLE = 700
 """Characters of an accepted answer that a rubric quotes."""
@@ -64,7 +64,7 @@ def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mi
 
 
 def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
-    """One task for all the times that the same was asked; the most instructive time sets the reference."""
+    """Return one task for all the times that the same was asked; the most instructive one sets the reference."""
     best = max(recurrences, key=lambda item: _rank_value(item.episode))
     ordered = [best, *(item for item in recurrences if item is not best)]
     episode, request = best.episode, best.episode.request
@@ -92,7 +92,7 @@ def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
 
 
 def _rank_value(episode: Episode) -> tuple[bool, bool, bool]:
-    """Return how much an episode teaches."""
+    """Return a number that says how much an episode teaches."""
     return bool(episode.corrections), episode.approved, bool(episode.accepted)
 
 

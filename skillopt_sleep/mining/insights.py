@@ -30,13 +30,13 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class Sighting(Struct, frozen=True, kw_only=True):
-    """One time that something was said."""
+    """One occasion on which a request or a correction was typed."""
 
     source: str
     session_id: str
     cwd: str
     day: str
-    """ISO date, "" when unknown."""
+    """ISO date of that occasion, "" when unknown."""
     words: str
 
 
@@ -47,18 +47,18 @@ class Correction(Struct, frozen=True, kw_only=True):
     asked: str
     """The person's last request before it; "" when the session begins with the correction."""
     cause: str = ""
-    """What the words do, as in "asks to undo it"; "" when unknown."""
+    """What the words of the correction do, as in "asks to undo it"; "" when unknown."""
 
 
 class Recurring(Struct, frozen=True, kw_only=True):
     """A request or correction that was made in several sessions."""
 
     sightings: tuple[Sighting, ...]
-    """The latest first, each in the words of that time."""
+    """The occasions, latest first, each in the words of that time."""
     sessions: int
     """The number of different sessions."""
     corrections: tuple[Correction, ...] = ()
-    """What was said about the answers, as the very next prompt."""
+    """Corrections of the answers, each typed as the very next prompt."""
 
 
 class Insights(Struct, frozen=True, kw_only=True):
@@ -80,20 +80,20 @@ class Insights(Struct, frozen=True, kw_only=True):
     """All corrections, the latest first."""
     tasks: int = 0
     groups: int = 0
-    """Different requests among the tasks found."""
+    """Number of different requests among the tasks found."""
     groups_needed: int = GROUPS_FOR_VERDICT
     groups_missing: int = GROUPS_FOR_VERDICT
-    """Different requests that a verdict still needs."""
+    """Number of different requests that a verdict still needs."""
     out_of_scope: int = 0
     """Sessions of other projects, which are not counted above."""
     unplaced: int = 0
     """Sessions of deleted worktrees that may be of this project or of another; not counted above."""
     days_missing: int | None = None
-    """Days of such work until then; None when the sessions carry no times, or hold no task."""
+    """Days of such work until a verdict has enough requests; None without recorded times or tasks."""
 
 
 class _Prompt(Struct, frozen=True, kw_only=True):
-    """A prompt of a person, and what it was typed after."""
+    """A prompt of a person, with what came before it and how it was corrected."""
 
     session: Session
     turn: Turn
@@ -102,7 +102,7 @@ class _Prompt(Struct, frozen=True, kw_only=True):
     asked: str
     """The last request before it."""
     correction: Correction | None = None
-    """The next prompt, when it corrects what was done."""
+    """The next prompt, if it corrects the answer to this one."""
 
     @property
     def is_correction(self) -> bool:
@@ -141,7 +141,7 @@ def find_insights(
 
 
 def _join_parts(sessions: Sequence[Session]) -> Iterator[Session]:
-    """Yield the sessions, each whole: one that several files hold, after a resume or a copy, is archived in parts."""
+    """Yield each session whole; the archive holds resumed and copied sessions in several parts."""
     parts: dict[tuple[str, str], list[Session]] = {}
     for session in sessions:
         parts.setdefault(_name_session(session), []).append(session)
@@ -185,7 +185,7 @@ def _find_recurring_requests(prompts: Sequence[_Prompt]) -> tuple[Recurring, ...
 
 
 def _drop_parts(groups: Iterable[dict[int, _Prompt]]) -> Iterator[dict[int, _Prompt]]:
-    """Yield the groups whose prompts are not all in a larger one: what was always asked for together is one finding."""
+    """Yield the groups that no larger one contains: requests that were always made together are one finding."""
     holders: dict[int, list[dict[int, _Prompt]]] = {}
     for group in sorted(groups, key=len, reverse=True):
         if not any(group.keys() <= other.keys() for other in holders.get(next(iter(group)), ())):

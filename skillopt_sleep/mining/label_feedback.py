@@ -27,13 +27,13 @@ from skillopt_sleep.model.text import contains_words, excerpt
 from skillopt_sleep.prompts import render
 
 MOST_CALLS = 4
-"""Calls a night, without the second try for an unreadable reply."""
+"""Maximum calls a night, not counting the second try for an unreadable reply."""
 
 BATCH = 16_000
 """Characters of prompts and answers in one call, about 4,000 tokens."""
 
 SHOWN_PROMPT, SHOWN_ANSWER = 1_200, 800
-"""Characters shown of a prompt, and of the end of an answer."""
+"""Maximum characters shown of a prompt, and of the end of an answer."""
 
 TAGS = ("session", "person", "answer")
 
@@ -67,12 +67,12 @@ class OpenPrompt(Struct, frozen=True, kw_only=True):
     turn: str
     prompt: str
     answered: str
-    """The turn that the answer belongs to."""
+    """The turn with that answer."""
     answer: str
 
     @property
     def size(self) -> int:
-        """Characters that it takes in a call."""
+        """Characters that the prompt and its answer take in a call."""
         return min(len(self.prompt), SHOWN_PROMPT) + min(len(self.answer), SHOWN_ANSWER)
 
 
@@ -83,7 +83,7 @@ class Labelled(Struct, frozen=True, kw_only=True):
     refused: tuple[Refusal, ...] = ()
     """Labels that the session does not prove; their prompts count as neither."""
     lost: str = ""
-    """Why a call was lost; its prompts stay open."""
+    """Why a call failed, "" when none did; its prompts stay open."""
 
 
 class _Proposal(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
-"""Asks a model which step a correction is about, where no structure tells; one call for each such moment.
+"""Asks a model which step a correction is about where rules could only guess; one call for each such moment.
 
-The steps are shown with numbers, so a reply can only name one that was shown, and only steps before the correction are
-shown. Whatever else it says is checked or ignored: a model's reply never makes a moment vote that a rule keeps from it.
+The steps are shown with numbers, and only steps before the correction, so a reply can only name one of these. Anything
+else it says is checked or ignored: a model's reply never makes a moment vote that a rule keeps from voting.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Shown(Struct, frozen=True, kw_only=True):
-    """The numbered steps of one prompt: the turn and the step of each number, from 1."""
+    """A prompt with numbered steps, and the turn and the step that each number stands for, from 1."""
 
     prompt: Prompt
     steps: tuple[tuple[int, int], ...]
@@ -72,7 +72,7 @@ def locate_steps(
 
 
 def needs_model(moment: Moment) -> bool:
-    """Whether rules could only propose the step of a moment."""
+    """Whether rules could only guess the step of a moment, so that a model is asked."""
     return moment.basis in (Basis.GUESS, Basis.WORDS) and not moment.void and moment.kind is not MomentKind.APPROVED
 
 
@@ -117,7 +117,7 @@ def _build_prompt(places: Sequence[Place], moment: Moment) -> _Shown:
 
 
 def _find_words(places: Sequence[Place], moment: Moment) -> int:
-    """Return the number of the prompt that corrects. Raises ``CutNotFound`` where the session no longer holds it."""
+    """Return the index of the prompt that corrects. Raises ``CutNotFound`` when the session no longer holds it."""
     place, _ = find_cut(places, moment)
     for other in places[place + 1 :]:
         if other.prompt == moment.words[0]:
@@ -126,7 +126,7 @@ def _find_words(places: Sequence[Place], moment: Moment) -> int:
 
 
 def _apply(places: Sequence[Place], moment: Moment, shown: _Shown, reply: _Reply) -> Moment:
-    """Return the moment with the step that was named. Raises ``ValueError`` for one that was not shown."""
+    """Return the moment with the step that the model named. Raises ``ValueError`` for a step that was not shown."""
     if not 1 <= reply.step <= len(shown.steps):
         named = "no step" if not reply.step else f"step {reply.step}, but {len(shown.steps)} were shown"
         raise ValueError(f"the reply names {named}")

@@ -53,21 +53,21 @@ BATCH = 24_000
 """Characters of sessions in one prompt, about 6,000 tokens: small enough to be read with care and in parallel."""
 
 TASKS_PER_SESSION = 3
-"""With more, one long day would outweigh a month."""
+"""Maximum tasks of one session; with more, one long day would outweigh a month."""
 
 MAX_PROMPT_SHOWN, MAX_ANSWER_SHOWN = 3_000, 1_500
 """Characters shown of a prompt, and of an answer."""
 
 TRIES = 2
-"""How often a batch is sent before its reply counts as unreadable."""
+"""Maximum number of times that a batch is sent before its reply counts as unreadable."""
 
 TELLING = 4
-"""Words from which feedback gives the answer away when the intent repeats it."""
+"""Minimum words of a piece of feedback that gives the answer away when the intent repeats it."""
 
 TAGS = ("session", "person", "answer")
 
 QUOTED_CHECKS = frozenset({CheckKind.CONTAINS, CheckKind.NOT_CONTAINS, CheckKind.SECTION_CONTAINS})
-"""Checks for a literal text, which must come from the session."""
+"""Kinds of checks for a literal text, which must be quoted from the session."""
 
 
 def _object(**properties: Json) -> dict[str, Json]:
@@ -98,7 +98,7 @@ class Batch(Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> dict[str, Session]:
-        """The sessions by the names they have in the prompt: s1, s2, ..."""
+        """The sessions, by their names in the prompt: s1, s2, ..."""
         return {f"s{number}": session for number, session in enumerate(self.sessions, start=1)}
 
 

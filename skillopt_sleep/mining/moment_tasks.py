@@ -26,14 +26,14 @@ from skillopt_sleep.model.task import Origin, Outcome, TaskRecord
 from skillopt_sleep.model.text import excerpt, fold, sha256
 
 MAX_MOVE = 8_000
-"""Characters kept of a recorded behaviour; its first and its last acts."""
+"""Maximum characters kept of a recorded behaviour: its first and its last acts."""
 MAX_ACT = 2_000
 """Characters kept of one act."""
 SIBLINGS = 12
-"""Places kept for one lesson: as many wins as proving takes for a rule that rests on one request."""
+"""Maximum sibling places for one lesson: as many as the wins that prove a rule which rests on one request."""
 
 OWN = frozenset({StepKind.TEXT, StepKind.CALL})
-"""The steps that an agent itself makes."""
+"""Kinds of steps that the agent itself makes."""
 
 NOT_ACCEPTED = {
     Acceptance.NONE: "nothing was said later about what the agent did in the end",
@@ -48,9 +48,9 @@ class Talk(Struct, frozen=True, kw_only=True):
     conversation: Conversation
     moments: tuple[Moment, ...] = ()
     alone: frozenset[str] = frozenset()
-    """Requests that are tasks of their own, shortened and folded."""
+    """Requests of the session that are tasks of their own, shortened and folded."""
     max_tokens: int = MAX_TOKENS
-    """Of the digest of each moment."""
+    """Maximum tokens of the digest of each moment."""
 
     def stands_alone(self, request: str) -> bool:
         """Whether a request of this session is a task of its own."""
@@ -61,10 +61,10 @@ class Talk(Struct, frozen=True, kw_only=True):
 
 
 def build_moment_tasks(talk: Talk) -> tuple[TaskRecord, ...]:
-    """Return a task for each moment of a session at which something was rejected, not proven yet.
+    """Return an unproven task for each moment of a session at which the person rejected something.
 
-    A moment whose last version was not accepted, or that only teaches, says so in its reference. A chain of corrections
-    of a request that stands alone belongs to the task of that request.
+    The reference says so when the final version was not accepted, or the moment may only teach. Corrections of a
+    request that is a task of its own are left out: they belong to that task.
     """
     places = read_talk(talk.session, talk.conversation)
     wanted = list_wanted(talk)
@@ -72,7 +72,7 @@ def build_moment_tasks(talk: Talk) -> tuple[TaskRecord, ...]:
 
 
 def list_wanted(talk: Talk) -> tuple[Moment, ...]:
-    """Return the moments of a session that become tasks, if their cut is found."""
+    """Return the moments of a session that should become tasks; each still needs a cut that is found."""
     alone = {moment.group for moment in talk.moments if talk.stands_alone(moment.request)}
     return tuple(
         moment
@@ -121,7 +121,7 @@ def _name_cut(steps: Iterable[Step]) -> str:
 
 
 def _name_command(steps: Iterable[Step]) -> str:
-    """Return what a person types who calls the command whose body begins a turn without words."""
+    """Return the slash command that a person would type for the body that begins a turn without words."""
     command = next((step.tool for step in steps if step.kind is StepKind.INSTRUCTION), "")
     return f"/{command}" if command else "Go on."
 
@@ -150,7 +150,7 @@ def _list_steps_that_stood(places: Sequence[Place], moment: Moment) -> Iterator[
 
 
 def read_move(steps: Iterable[Step], *, refused: bool = True) -> Move:
-    """Read the move that recorded steps make; without ``refused`` no call that the person refused is part of it."""
+    """Return recorded steps as one move; if ``refused`` is false, without the calls that the person refused."""
     return Move(
         acts=tuple(
             act
@@ -180,7 +180,7 @@ def _read_acts(step: Step) -> Iterator[Act]:
 
 
 def render_move(move: Move) -> str:
-    """Render a move for the archive: long acts shortened, and acts of its middle left out where they are too many."""
+    """Render a move for the archive: long acts are shortened, and middle acts left out when there are too many."""
     acts = [replace(act, text=_shorten(act.text)) for act in move.acts]
     head: list[Act] = []
     tail: list[Act] = []
@@ -203,10 +203,10 @@ def _shorten(text: str) -> str:
 def find_siblings(
     lesson: TaskRecord, talks: Sequence[Talk], known: Collection[str], *, most: int = SIBLINGS
 ) -> tuple[TaskRecord, ...]:
-    """Return test places for a lesson whose check is proven: turns in which its trigger occurs, one task for each.
+    """Return test places for a lesson whose check is proven: one task for each turn in which its trigger occurs.
 
-    Left out are turns of moments, and those of a session in which the person had said it already. ``known`` are ids of
-    places that are kept already. Which ones are taken depends on their names alone.
+    Turns of moments are left out, and in the lesson's own session those after the person had said it. ``known`` are ids
+    of places that are kept already. Which places are taken depends on their ids alone.
     """
     reference = lesson.reference
     if not isinstance(reference, MomentReference) or reference.check is None or not reference.may_vote:
@@ -243,7 +243,7 @@ def _find_places(lesson: TaskRecord, check: MoveCheck, talk: Talk) -> Iterator[t
 
 
 def _find_first_act(check: MoveCheck, steps: Sequence[Step]) -> int:
-    """Return the number of the first step that has to do with the check, so that none of it is given away."""
+    """Return the number of the first step that matches the check; cut before it, a session gives nothing away."""
     conditions = (*check.trigger, *check.required, *check.forbidden)
     for number, step in enumerate(steps):
         move = read_move([step])

@@ -1,7 +1,7 @@
-"""Finds the moments of a session: the places where the person stepped in, and to which an agent can be put back.
+"""Finds the moments of a session: the places where the person stepped in, from which an agent can be run again.
 
-A refused call, an interrupt or a label makes a place a candidate; what the person says next decides. Everything here
-is a rule: a model is asked only where rules cannot name the step (``locate_step``).
+A refused call, an interrupt or a label makes a place a candidate; what the person says next decides. Only rules are
+used here: a model is asked only where rules cannot name the step (``locate_step``).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from skillopt_sleep.model.step import Conversation, StepOutcome
 from skillopt_sleep.model.text import HOUSEKEEPING, sha256
 
 FEW = 3
-"""Words of its own below which a correction has no other subject than the one before it."""
+"""Minimum content words that give a correction a subject of its own, apart from that of the one before it."""
 
 NEAR = 2
-"""Prompts between an answer and the next correction, if that is about the same files."""
+"""Maximum prompts between an answer and a correction that overwrites its lines, for both to be in one chain."""
 
 ACCEPTING = 3
-"""Words of its own up to which a prompt that asks to commit or push says nothing else."""
+"""Maximum content words of a prompt that asks to commit or push and for nothing else."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,19 +48,19 @@ class _Candidate:
 
     kind: MomentKind
     place: int
-    """The turn whose work was rejected."""
+    """Index of the turn whose work was rejected."""
     fault: Fault | None = None
     said: int | None = None
-    """The prompt that says what was wrong; None while nothing does."""
+    """Index of the prompt that says what was wrong; None as long as none is known."""
     void: str = ""
     voided_by: int | None = None
-    """The prompt that made it void, which then corrects nothing else either."""
+    """Index of the prompt that made the candidate void; it counts as no other correction either."""
     chain: list[_Candidate] = field(default_factory=list)
-    """Every link of the chain it belongs to, itself included, in order."""
+    """The corrections of the chain that it belongs to, itself included, in order."""
 
 
 def find_moments(session: Session, conversation: Conversation) -> tuple[Moment, ...]:
-    """Return every place where the person stepped in, in order; one that is no moment after all says why in ``void``.
+    """Return every place where the person stepped in, in order; ``void`` says why a place is no moment after all.
 
     The labels are those of the session's turns, the steps those of the conversation. Depends on both alone.
     """
@@ -86,7 +86,7 @@ def find_moments(session: Session, conversation: Conversation) -> tuple[Moment, 
 
 
 def _find_stops(places: Sequence[Place]) -> Iterator[_Candidate]:
-    """Yield the refused calls and the interrupts, each decided by what the person said next."""
+    """Yield a candidate for each refused call and each interrupt, decided by what the person said next."""
     for place in places:
         refused = [
             number
@@ -114,7 +114,7 @@ def _find_stops(places: Sequence[Place]) -> Iterator[_Candidate]:
 
 
 def _locate_interrupt(place: Place, said: Place, stopped: Sequence[int]) -> Fault | None:
-    """Return what the person stopped: what their words match, else the call that ran."""
+    """Return the fault at an interrupt: the step that the person's words match, else the call that ran."""
     fault = find_fault([place], 0, said.prompt, said.typed)
     if fault is None or fault.basis is not Basis.WORDS:
         return locate_call(place, stopped[-1] if stopped else len(place.steps) - 1) if place.steps else None
@@ -122,7 +122,7 @@ def _locate_interrupt(place: Place, said: Place, stopped: Sequence[int]) -> Faul
 
 
 def _decide(places: Sequence[Place], candidate: _Candidate) -> None:
-    """Follow the person's words after a refusal or an interrupt, and note what they say or why they say nothing."""
+    """Decide a refusal or interrupt by the person's next words: set ``said`` if they correct, else ``void``."""
     place = places[candidate.place]
     before = [place]
     for later in _list_prompts(places, candidate.place + 1)[:WINDOW]:
@@ -148,7 +148,7 @@ def _decide(places: Sequence[Place], candidate: _Candidate) -> None:
 
 
 def _find_reason_against(place: Place, later: Place, before: Sequence[Place]) -> str:
-    """Return why a prompt after a refusal or an interrupt makes it no moment, "" when it does not."""
+    """Return why the prompt after a refusal or an interrupt rules out a moment, "" when it does not."""
     if is_leaving(later):
         return "the person left"
     if is_slip(later):
@@ -163,7 +163,7 @@ def _find_reason_against(place: Place, later: Place, before: Sequence[Place]) ->
 
 
 def _find_corrections(places: Sequence[Place]) -> Iterator[_Candidate]:
-    """Yield the prompts labelled as corrections."""
+    """Yield a candidate for each prompt labelled as a correction."""
     for place in places:
         if place.feedback is not Feedback.CORRECTION or not place.is_prompt or not place.index:
             continue
@@ -173,7 +173,7 @@ def _find_corrections(places: Sequence[Place]) -> Iterator[_Candidate]:
 
 
 def _find_approvals(places: Sequence[Place], corrections: Sequence[_Candidate]) -> Iterator[_Candidate]:
-    """Yield the approved turns whose work was not corrected later."""
+    """Yield a candidate for each approved turn whose work was not corrected later."""
     corrected = {candidate.place for candidate in corrections}
     for place in places:
         if place.feedback is not Feedback.APPROVAL or not place.is_prompt:
@@ -196,7 +196,7 @@ def _link_chains(places: Sequence[Place], corrections: Sequence[_Candidate]) -> 
 
 
 def _is_next_link(places: Sequence[Place], link: _Candidate, candidate: _Candidate) -> bool:
-    """Whether a correction is about what the agent did in answer to the one before it, or about the same work again."""
+    """Whether a correction belongs to the chain of the one before it: about its answer, or the same work again."""
     if link.said is None or candidate.said is None:
         return False
     said, again = places[link.said], places[candidate.said]
@@ -226,7 +226,7 @@ def _build(
     candidate: _Candidate,
     rejected: Mapping[int | None, int],
 ) -> Moment:
-    """Return the moment of a candidate; ``rejected`` is the turn that each correcting prompt rejects."""
+    """Return the moment of a candidate; ``rejected`` maps each correcting prompt to the turn that it rejects."""
     place = places[candidate.place]
     links = candidate.chain[candidate.chain.index(candidate) :] if candidate.chain else [candidate]
     said = [places[link.said] for link in links if link.said is not None]
@@ -263,7 +263,7 @@ def _fill(
     behaviour: str,
     rejected: Mapping[int | None, int],
 ) -> Moment:
-    """Add what was rejected and what stood, with its acceptance, and why the moment may only teach."""
+    """Return the moment with what was rejected, what stood and was accepted, and why it may only teach."""
     if candidate.kind is MomentKind.APPROVED:
         return replace(moment, stood=behaviour, acceptance=Acceptance.CONFIRMED)
     last = candidate.chain[-1].said
@@ -285,7 +285,7 @@ def _fill(
 
 
 def _list_answer(places: Sequence[Place], said: int) -> list[Place]:
-    """Return the turns in which the agent did what a correction asked for: its own, and those that only went on."""
+    """Return the turns that answer a correction: its own, and those after it that only let the agent go on."""
     answer = [places[said]]
     for place in places[said + 1 : said + 1 + WINDOW]:
         if place.is_prompt and (
@@ -299,7 +299,7 @@ def _list_answer(places: Sequence[Place], said: int) -> list[Place]:
 def _read_acceptance(
     places: Sequence[Place], answer: Sequence[Place], rejected: Mapping[int | None, int]
 ) -> Acceptance:
-    """Return what the person's later words say about the last version."""
+    """Return how the person received the last version, as their later words tell."""
     last = answer[-1]
     if last.steps and last.steps[-1].outcome is StepOutcome.REFUSED:
         return Acceptance.REJECTED
@@ -318,12 +318,12 @@ def _read_acceptance(
 
 
 def _hands_on(place: Place) -> bool:
-    """Whether a prompt hands finished work on: "commit this", "open a PR"."""
+    """Whether a prompt only asks to publish finished work, as in "commit this" or "open a PR"."""
     return has_phrase(place.typed, "accepts") and len(list_words(place.typed) - HOUSEKEEPING) <= ACCEPTING
 
 
 def _name(session: Session, places: Sequence[Place], candidate: _Candidate) -> str:
-    """Return the id of a moment: of the session and the turn with the person's words, or the call they refused."""
+    """Return a moment's id: a digest of the session and the turn with the person's words, or the call they refused."""
     place = places[candidate.place]
     if candidate.said is not None and places[candidate.said].id:
         where = places[candidate.said].id

@@ -31,19 +31,19 @@ READ = 500
 """Characters of a prompt that are read."""
 
 SAME_OBJECTS = 0.5
-"""Share of their objects, together, that two requests with one verb have in common when they are the same."""
+"""Minimum share of all their objects that two requests with one verb must have in common to be the same."""
 
 NEEDED_SHARE = {"?": 0.75, "": 0.75}
-"""The same share for questions, and for requests without a known verb."""
+"""As ``SAME_OBJECTS``, for questions ("?") and for requests without a known verb."""
 
 NEEDED = {"?": 2, "": 3}
-"""Objects that a question, and a request without a known verb, has at least."""
+"""Minimum objects of a question ("?"), and of a request without a known verb."""
 
 LEADING = 6
-"""Words that may stand before the verb, as in "we need to", when none of them carries meaning."""
+"""Maximum words before the verb, as in "we need to", none of which may carry meaning."""
 
 OBJECTS = 8
-"""Objects of a request that count, the first ones."""
+"""Maximum objects of a request that count: the first ones."""
 
 VERBS = frozenset(WORK.split()) | frozenset(
     """
@@ -51,13 +51,13 @@ VERBS = frozenset(WORK.split()) | frozenset(
     restart install bump rename rewrite document benchmark profile checkout raise submit file
     """.split()  # noqa: SIM905 - a list of quoted words is not more readable
 )
-"""What people ask an agent to do; in other languages requests are compared as a whole."""
+"""Verbs for what people ask an agent to do; requests in other languages are compared as a whole."""
 
 COMPLETE = frozenset("commit push merge rebase deploy release publish test lint format rerun squash review".split())  # noqa: SIM905
 """Verbs that ask for something even without an object."""
 
 OPENING, OPENED = frozenset({"open", "create", "make", "raise", "submit", "file"}), frozenset({"pr", "issu", "ticket"})
-"""Verbs that mean the same with one of these objects."""
+"""Verbs that all mean "open" when their object is one of these terms."""
 
 UNSPECIFIC = frozenset(
     """
@@ -83,11 +83,11 @@ class Ask(Struct, frozen=True, kw_only=True):
     verb: str
     """The verb, or the first of its synonyms; "?" for a question, "" where no verb is known."""
     objects: frozenset[str]
-    """The terms that say with what."""
+    """Terms for what the verb acts on."""
 
 
 def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
-    """Return what a prompt asks for, without repetition; ``answer`` is the one before it."""
+    """Return what a prompt asks for, without repetition; ``answer`` is the agent's answer before the prompt."""
     words = _LINK.sub(_name_link, strip_pasted(turn.prompt)[:READ])
     sentences = () if _CHOICE.match(words) else tuple(split_sentences(words))
     if not sentences or any(sentences[0].begins_with(get_table(table)) for table in ("goes_on", "leaves")):
@@ -98,7 +98,7 @@ def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
 
 
 def group_asks(asks: Sequence[Ask]) -> tuple[int, ...]:
-    """Return the group number of each; requests of one group ask for the same."""
+    """Return the group number of each request; requests of one group ask for the same."""
     distinct: defaultdict[str, Counter[frozenset[str]]] = defaultdict(Counter)
     for ask in asks:
         distinct[ask.verb][ask.objects] += 1
@@ -108,7 +108,7 @@ def group_asks(asks: Sequence[Ask]) -> tuple[int, ...]:
 
 
 def _find_cores(counted: Counter[frozenset[str]], share: float) -> dict[frozenset[str], frozenset[str]]:
-    """Return for each set of objects the most frequent set that it is the same as.
+    """Map each set of objects to its core: the most frequent set that counts as the same.
 
     Two sets of which a share is common have a term in common among their rarest (prefix filtering), so only the sets
     with such a term are compared.
@@ -172,7 +172,7 @@ def _find_objects(words: Sequence[str], *, verbs: bool = False) -> frozenset[str
 
 @functools.lru_cache(maxsize=65_536)
 def _read_word(word: str) -> tuple[tuple[str, bool], ...]:
-    """Return the terms of a word, and whether they weigh more than verbs of everyday work do."""
+    """Return the terms of a word, each with whether it weighs more than a verb of everyday work."""
     if word in UNSPECIFIC:
         return ()
     return tuple((term, weight >= 1) for term, weight in all_terms(word, POINTING).items())

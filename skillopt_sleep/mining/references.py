@@ -57,11 +57,11 @@ UNRELATED = (
 
 
 class KeptProof(Struct, frozen=True, kw_only=True):
-    """What was found out about the check of one moment; kept for ever, so that it is paid for once."""
+    """The result of looking for a check of one moment; kept for ever, so that it is paid for once."""
 
     moment: str
     digest: str
-    """Digest of the words and of both behaviours it was found with."""
+    """Digest of the words and both behaviours that the result is about."""
     check: MoveCheck | None = None
     why: str = ""
     """Why there is no check."""
@@ -77,31 +77,31 @@ class JudgedPair(Struct, frozen=True, kw_only=True):
 
 
 class ProofStore(Protocol):
-    """Store: what is known of the references. Raises ``DiskError`` only."""
+    """Store of what is known about the references. Its methods raise ``DiskError`` only."""
 
     def checks(self) -> Mapping[str, KeptProof]:
-        """Return what is kept, by digest."""
+        """Return the results of looking for checks, by digest."""
 
     def judged(self, judge: str) -> tuple[JudgedPair, ...]:
         """Return the pairs that a judge was asked about, in the order they were kept."""
 
     def keep(self, found: Sequence[KeptProof | JudgedPair]) -> None:
-        """Keep each once."""
+        """Store each result for good, once."""
 
 
 class Proved(Struct, frozen=True, kw_only=True):
-    """Tasks with what became of their proofs."""
+    """Tasks with the states of their proofs."""
 
     tasks: tuple[TaskRecord, ...] = ()
     calibration: Calibration = Calibration()
     lost: str = ""
-    """Why some could not be asked about tonight."""
+    """Why some references could not be asked about tonight."""
 
 
 def prove(
     tasks: Sequence[TaskRecord], store: ProofStore, judge: PairJudge | None, ask: Ask, parallel: Parallel
 ) -> Proved:
-    """Prove the references of moments; what was found out earlier is used as it is, and nothing is paid for twice.
+    """Prove the references of moments that are not proven yet; earlier results are reused and not paid for again.
 
     Raises ``FatalBackend`` and ``BudgetSpent``; what was found out until then is kept.
     """
@@ -115,7 +115,7 @@ def prove(
 
 
 def settle(tasks: Sequence[TaskRecord], store: ProofStore, judge: str) -> Proved:
-    """Return the tasks with the proofs that are kept; nobody is asked. ``judge`` is the model that judges."""
+    """Return the tasks with the proofs known so far, without asking any model; ``judge`` is the model that judges."""
     checks = store.checks()
     judged = store.judged(judge)
     calibration = calibrate([pair.separates for pair in judged])
@@ -134,7 +134,7 @@ def _may_be_proven(reference: MomentReference) -> bool:
 
 
 def digest_of(reference: MomentReference) -> str:
-    """Return the digest of what a proof is about."""
+    """Return the digest that identifies what a proof is about: the words and both behaviours."""
     return sha256(msgspec.json.encode([reference.words, reference.rejected, reference.stood]))[:32]
 
 
@@ -224,7 +224,7 @@ class _Proposals(Struct, frozen=True, kw_only=True):
 
 
 def _propose_checks(tasks: Sequence[TaskRecord], store: ProofStore, ask: Ask, parallel: Parallel) -> str:
-    """Ask for the checks that nobody has asked for yet, and keep what separates; return why some are missing."""
+    """Ask for checks where nobody has asked yet, and keep the results; return why some could not be asked for."""
     known = store.checks()
     waiting = [task for task in tasks if digest_of(_reference(task)) not in known]
     batches = [waiting[start : start + BATCH] for start in range(0, len(waiting), BATCH)]
@@ -258,7 +258,7 @@ def _ask_for_checks(tasks: Sequence[TaskRecord], *, store: ProofStore, ask: Ask)
 
 
 def _test(task: TaskRecord, proposal: _Proposal | None) -> KeptProof:
-    """Return what becomes of a proposed check: kept if it separates."""
+    """Return the result for a proposed check: the check if it separates the behaviours, else the reason."""
     reference = _reference(task)
     kept = KeptProof(moment=reference.moment, digest=digest_of(reference))
     if proposal is None or not proposal.required:
@@ -272,7 +272,7 @@ def _test(task: TaskRecord, proposal: _Proposal | None) -> KeptProof:
 
 
 def _read_check(proposal: _Proposal) -> MoveCheck:
-    """Read a check as the model writes it: every requirement has a mark, also one whose order is any."""
+    """Read a check as a model writes it; the mark of a requirement whose order is ``any`` is dropped."""
     required = []
     for raw in proposal.required:
         fields = dict(raw) if isinstance(raw, dict) else {}
@@ -312,7 +312,7 @@ def _judge_pairs(
 ) -> str:
     """Have the judge asked about recorded pairs; return why that failed for some.
 
-    Those that need it come first; while it is not calibrated, ``others`` fill up to the next look.
+    ``needy`` tasks come first; while the judge is not calibrated, ``others`` fill up to the next look.
     """
     judged = store.judged(ask.model)
     known = {pair.digest for pair in judged}
@@ -327,13 +327,13 @@ def _judge_pairs(
 
 
 class _AskToProve(Struct, frozen=True):
-    """The way to the judge, whose calls are booked as proofs."""
+    """Passes prompts on to the judge's model, and books every call under the phase ``prove``."""
 
     ask: Ask
 
     @property
     def model(self) -> str:
-        """The model asked for."""
+        """The name of the requested model."""
         return self.ask.model
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:  # noqa: ARG002  a judge names its own
@@ -342,7 +342,7 @@ class _AskToProve(Struct, frozen=True):
 
 
 def _judge_pair(pair: tuple[str, TaskRecord], *, store: ProofStore, judge: PairJudge, ask: Ask) -> str:
-    """Ask about the two behaviours of a moment in both orders, keep the result, and return why that failed."""
+    """Ask about both behaviours of a moment in both orders and keep the result; return why that failed, or ""."""
     digest, task = pair
     reference = replace(_reference(task), check=None)
     task = replace(task, reference=reference)

@@ -22,7 +22,7 @@ PASTE_WIDTH = 160
 """Characters of a pasted line that are shown."""
 
 PASTE_HEAD, PASTE_TAIL = 6, 4
-"""Lines shown of a run of pasted lines: errors stand at its end, what was run at its beginning."""
+"""Lines shown at the head and the tail of a pasted run: what was run, and the errors at the end."""
 
 OUTPUT_HEAD, OUTPUT_TAIL = 12, 8
 """Lines shown of what a tool printed."""
@@ -34,10 +34,10 @@ LONGEST_COMMAND = 600
 """Characters shown of a command."""
 
 BEHAVIOUR = 4_000
-"""Characters of a behaviour."""
+"""Maximum characters of a rendered behaviour."""
 
 DOCUMENTS = re.compile(r"(?:CLAUDE(?:\.local)?|AGENTS(?:\.override)?|GEMINI|MEMORY|SKILL)\.md\b", re.IGNORECASE)
-"""Files with instructions for an agent; they are under trial, so the live or proposed version takes their place."""
+"""Names of files with instructions for an agent; left out, as the version under trial takes their place."""
 
 _OWN_BLOCK = re.compile(r"[^\n]*<!-- skillopt-sleep:begin -->.*?(?:<!-- skillopt-sleep:end -->[^\n]*|\Z)", re.DOTALL)
 _OWN_REST = re.compile(r"\A.*?<!-- skillopt-sleep:end -->[^\n]*\n?", re.DOTALL)
@@ -97,7 +97,7 @@ def cut_text(text: str, limit: int) -> str:
 
 
 def name_outcome(step: Step) -> str:
-    """Return how a call ended in brackets, "" for one that was done or whose end is not recorded."""
+    """Return in brackets how a call ended, "" for one that succeeded or whose end is not recorded."""
     outcome = _OUTCOMES.get(step.outcome)
     return f" ({outcome})" if outcome else ""
 
@@ -124,7 +124,7 @@ def describe_step(step: Step, action: Action) -> str:
 
 
 def render_step(step: Step, action: Action, *, with_output: bool = True) -> str:
-    """Return a step as it was: the words, the command and what it printed, or the changed lines."""
+    """Return a step in full: the words, the command and what it printed, or the changed lines."""
     if action.kind is ActionKind.WAITED:
         return ""
     if action.kind is ActionKind.SAID:

@@ -1,7 +1,7 @@
-"""A session as a talk: the person's prompts in order, each with its label and with what the agent did about it.
+"""Reads a session as a talk: the person's prompts in order, each with its label and what the agent did about it.
 
-Labels come from the ``Session``, steps from the ``Conversation`` of the same file. What a prompt does in the talk, as
-going on, leaving, undoing or turning to something else, is told from its first words and from what it is about.
+Labels come from the ``Session``, steps from the ``Conversation`` of the same file. What a prompt does, such as letting
+the agent go on, leaving, undoing or changing the subject, is told by its first words and by what it is about.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from skillopt_sleep.model.step import Conversation, Step, StepOutcome, TurnSteps
 from skillopt_sleep.model.text import POINTING, QUESTIONS, REQUESTS, fold
 
 SHORT = 6
-"""Words up to which a prompt that begins with "go on" says nothing else."""
+"""Maximum words of a prompt that only says "go on", or only ends the session."""
 
 OPENING = 400
-"""Characters of a prompt in which phrases are looked for."""
+"""Characters at the beginning of a prompt that are searched for phrases."""
 
 READ = 4_000
-"""Characters of a step whose words are compared."""
+"""Maximum characters of a text whose words are compared."""
 
 SHORTEST = 8
-"""Characters of a line that says enough to be recognised."""
+"""Minimum characters of a line that can be recognised when it comes back."""
 
 AGAIN = 0.9
-"""Similarity from which a prompt is an earlier one, sent again."""
+"""Minimum similarity by which a prompt is an earlier one, sent again."""
 
 _WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Place:
-    """One prompt and the steps after it; "" as ``prompt`` for work that no prompt started."""
+    """One prompt and the steps after it; ``prompt`` is "" for work that no prompt started."""
 
     index: int
     id: str
@@ -54,12 +54,12 @@ class Place:
 
     @property
     def typed(self) -> str:
-        """What the person wrote themselves; a prompt that was pasted as a whole counts as written."""
+        """What the person wrote of the prompt; one that was pasted as a whole counts as written."""
         return strip_pasted(self.prompt).strip() or self.prompt
 
     @property
     def is_prompt(self) -> bool:
-        """Whether a person typed it, and not in a dialogue of choices or for an unattended run."""
+        """Whether a person typed the prompt, and neither in a dialogue of choices nor for an unattended run."""
         return bool(self.prompt) and not self.kind.weak
 
     @property
@@ -80,7 +80,7 @@ class Place:
         return self._lines
 
     def list_terms(self, number: int) -> frozenset[str]:
-        """Return the terms of one step: of what was said, run or written, not of what came back."""
+        """Return the terms of what was said, run or written in one step, without the tool's output."""
         self._terms = {} if self._terms is None else self._terms
         if number not in self._terms:
             self._terms[number] = frozenset(all_terms(join_texts(self.actions[number])[:READ]))
@@ -109,7 +109,7 @@ def read_talk(session: Session, conversation: Conversation) -> tuple[Place, ...]
 
 
 def _add_places(places: list[Place], piece: TurnSteps, turn: Turn | None, following: str) -> None:
-    """Add the prompt, and one for each refusal with words in its middle."""
+    """Add a place for a prompt, and one for each refusal with words within its turn."""
 
     def add(steps: tuple[Step, ...]) -> None:
         number = len(places)
@@ -140,13 +140,13 @@ def is_continuation(place: Place) -> bool:
 
 
 def is_slip(place: Place) -> bool:
-    """Whether the person speaks of a slip of their own."""
+    """Whether a prompt speaks of the person's own slip."""
     opening = re.split(r"[\n:]", place.typed, maxsplit=1)[0]
     return has_phrase(opening[:80], "slip")
 
 
 def is_leaving(place: Place) -> bool:
-    """Whether the person ends the session."""
+    """Whether a prompt ends the session."""
     return len(_WORD.findall(place.typed)) <= SHORT and begins_sentence(place.typed, "leaves")
 
 
@@ -160,7 +160,7 @@ def is_question(place: Place) -> bool:
 
 
 def is_sent_again(place: Place, earlier: Place) -> bool:
-    """Whether a prompt is an earlier one again, word for word or nearly."""
+    """Whether a prompt repeats an earlier one, word for word or nearly."""
     return bool(place.prompt and earlier.prompt) and similar(place.prompt, earlier.prompt) >= AGAIN
 
 
@@ -182,7 +182,7 @@ def is_new_subject(place: Place, before: Sequence[Place]) -> bool:
 
 
 def find_repetition(places: Sequence[Place], place: Place, number: int) -> bool:
-    """Whether a call is repeated afterwards and let through, before the agent changed anything else."""
+    """Whether a stopped call was made again and let through, before the agent changed anything else."""
     wanted = place.steps[number]
     later = [(place, after) for after in range(number + 1, len(place.steps))]
     later += [

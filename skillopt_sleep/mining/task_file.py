@@ -44,7 +44,7 @@ FIRST_FIELDS = ("id", "reviewed", "split", "intent", "reference", "feedback")
 """The fields that a person reads; they are written first."""
 FIELDS = (*FIRST_FIELDS, *(name for name in TaskRecord.__struct_fields__ if name not in FIRST_FIELDS))
 OLD_SPLITS = {"replay": Split.TRAIN, "holdout": Split.VAL}
-"""The names that the reference implementation uses."""
+"""Names of the splits in task files of the reference implementation."""
 OLD_FORMAT = "skillopt_sleep.tasks.v1"
 OLD_FILE_KEYS = ("format", "reviewed", "tasks", "project", "transcript_source", "n_sessions", "target_skill_path")
 OLD_FIELDS = {"id": "id", "project": "project", "intent": "intent", "context_excerpt": "context", "system": "system"}
@@ -52,7 +52,7 @@ OLD_FIELDS |= {"outcome": "outcome", "split": "split", "skill_hint": "skill_hint
 """The fields of its tasks that are read as they are, each with our name for it."""
 OLD_REFERENCE = ("reference_kind", "reference", "judge", "attempted_solution", "origin")
 OLD_NOTES = ("tags", "source_sessions", "derived_from")
-"""What its tasks say about themselves and no replay needs."""
+"""Fields of the reference implementation's tasks that no replay needs."""
 
 
 def encode_tasks(tasks: Sequence[TaskRecord]) -> bytes:

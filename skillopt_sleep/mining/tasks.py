@@ -25,13 +25,13 @@ MAX_ANSWER = 4_000
 """Characters kept of an answer."""
 
 MAX_FEEDBACK = 8
-"""Corrections that a task keeps; the first ones."""
+"""Maximum corrections that a task keeps: the first ones."""
 
 MAX_COMMANDS = 8
 """Commands that a task keeps."""
 
 MAX_WORDINGS = 12
-"""Other wordings that a task keeps; the first ones."""
+"""Maximum other wordings that a task keeps: the first ones."""
 
 MAX_WORDING = 400
 """Characters kept of a wording: the request comes early."""
@@ -56,7 +56,7 @@ def build_task_id(intent: str, origin: Origin) -> str:
 
 
 def build_origin(session: Session, request: Turn, words: str) -> Origin:
-    """Where a request was made, with the person's own words."""
+    """Return where a request was made, with the person's own words."""
     return Origin(
         source=session.source,
         session_id=session.session_id,
@@ -123,7 +123,7 @@ def group_tasks(tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
 
 
 def _combine(task: TaskRecord, again: TaskRecord) -> TaskRecord:
-    """One task from two with the same request; the more instructive one sets the intent and the reference."""
+    """Return one task for two with the same request; the more instructive one sets the intent and the reference."""
     if task.reviewed or _rank_value(task) >= _rank_value(again):
         best, other = task, again
     else:
@@ -158,7 +158,7 @@ def _collect_wordings(task: TaskRecord, again: TaskRecord, *, intent: str) -> tu
 
 
 def _rank_value(task: TaskRecord) -> tuple[bool, bool, bool]:
-    """How much a task teaches: most with feedback on a wrong answer, then with an approved one, then with any."""
+    """Return how much a task teaches: most with feedback on a wrong answer, then an approved one, then any."""
     return bool(task.feedback), task.outcome in {Outcome.SUCCESS, Outcome.MIXED}, bool(task.accepted)
 
 

@@ -20,7 +20,7 @@ _LONE = re.compile("[\ud800-\udfff]")
 
 
 class Role(enum.StrEnum):
-    """The target is the model whose skill improves; the optimizer mines, judges and reflects."""
+    """The part a model plays: the target's skill is improved; the optimizer mines, judges and reflects."""
 
     TARGET = "target"
     OPTIMIZER = "optimizer"
@@ -34,11 +34,11 @@ class Bounds(Struct, frozen=True, kw_only=True):
     usd: float | None = None
 
     def clip(self, seconds: float) -> float:
-        """Return the given number of seconds, or those that are left if they are fewer."""
+        """Return ``seconds``, or the time limit of these bounds if that is shorter."""
         return seconds if self.seconds is None else min(seconds, self.seconds)
 
     def after(self, waited: float) -> Bounds:
-        """Return the bounds that are left after a wait of so many seconds."""
+        """Return the bounds that remain after waiting so many seconds."""
         return Bounds(seconds=None if self.seconds is None else self.seconds - waited, usd=self.usd)
 
 
@@ -50,13 +50,13 @@ class Prompt(Struct, frozen=True, kw_only=True):
     schema: dict[str, Json] | None = None
     """JSON Schema of the object to reply with; None asks for text."""
     sample: int = 0
-    """Number of a repeated rollout; separates their replies in the ledger, and is never sent."""
+    """Number of the repetition of a rollout: keeps the replies apart in the ledger, and is never sent."""
     max_output_tokens: int | None = None
-    """Honoured by backends that can; None leaves it to the model."""
+    """Honoured by backends that can limit the output; None leaves the length to the model."""
     temperature: float | None = None
-    """Honoured by backends that can; None leaves it to the model."""
+    """Honoured by backends that can set it; None leaves it to the model."""
     within: Bounds = Bounds()
-    """Set by the night's budget."""
+    """Limits of this call, set by the night's budget."""
 
     def __post_init__(self) -> None:
         """Replace lone surrogates by U+FFFD: the file keeps its bytes, but only text can be sent."""
@@ -89,9 +89,9 @@ class Reply(Struct, frozen=True, kw_only=True):
     """The model that answered, as the provider names it."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """None when the provider names no price."""
+    """Price of the call; None when the provider names none."""
     latency: float = 0.0
-    """Seconds."""
+    """Seconds from request to reply."""
     tools_called: tuple[str, ...] = ()
     version: str = ""
     """Version of the command line that answered, as checked when the night began or was resumed."""
@@ -105,7 +105,7 @@ class Health(Struct, frozen=True, kw_only=True):
     ready: bool
     version: str = ""
     logged_in: bool | None = None
-    """None when it cannot be found out."""
+    """Whether the user is logged in; None when it cannot be found out."""
     detail: str = ""
     """What to do when the backend is not ready."""
 
@@ -117,12 +117,12 @@ class Attempt(Struct, frozen=True, kw_only=True):
     """Which part of the night sent it."""
     role: Role
     number: int = 1
-    """Counts the tries for one reply, from 1."""
+    """Number of the try for the same reply, from 1."""
     error: str = ""
     """Name of the exception class; "" when the request was answered."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """None when the provider names no price."""
+    """Price of the attempt; None when the provider names none."""
     seconds: float = 0.0
     """Wall time."""
 
@@ -163,13 +163,14 @@ class Expected(Struct, frozen=True, kw_only=True):
 
 
 LEAST_SHARE = 0.7
-"""The lower end of the range by the usual calls; the upper end is twice as high."""
+"""Lower end of the forecast range as a share of a night's usual calls; the upper end is twice the lower one."""
 
 
 def find_range(usual: int, cap: int) -> tuple[int, int]:
-    """Return the range around the usual calls of a night; the upper end is at most twice the lower one.
+    """Return the lower and the upper end of the calls forecast for a night; at most a factor of two apart.
 
-    A night leaves its trials at the upper end, and the next one continues them (`TrialRunner.calls_left`).
+    A night postpones its remaining trials when it reaches the upper end, and the next night continues them
+    (`TrialRunner.calls_left`).
     """
     most = min(2 * math.ceil(usual * LEAST_SHARE), cap)
     return math.ceil(most / 2), most
@@ -180,10 +181,10 @@ class Allowance(Struct, frozen=True, kw_only=True):
 
     caps: Caps
     spent: Spend = Spend()
-    """What they had spent when this night began, or was resumed."""
+    """What the nights of the day had spent when this night began, or was resumed."""
 
     def after(self, spent: Spend) -> Spend:
-        """Return the spending of the day once this night has spent so much."""
+        """Return what the day has spent when this night has spent ``spent``."""
         return Spend(
             calls=self.spent.calls + spent.calls,
             tokens=self.spent.tokens + spent.tokens,
@@ -223,7 +224,7 @@ class PhaseTally(Struct, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
-    """None when no call named a price."""
+    """Sum of the known prices; None when no call named a price."""
     seconds: float = 0.0
     """Sum of the calls' durations, which may overlap."""
     errors: dict[str, int] = field(default_factory=dict)

@@ -33,11 +33,11 @@ DESCRIPTION = (
 )
 """How earlier versions described every skill that they created."""
 NAMED_DESCRIPTION = "House rules and procedures learnt from this user's own sessions. Open it before any of this: "
-"""How the description of a skill that we create begins; what is inside follows."""
+"""How the description of a skill that we create begins; the names of its rules follow."""
 MOST_DESCRIPTION = 900
-"""Characters of a description: agents cut longer ones than 1,024."""
+"""Maximum characters of a skill's description: agents cut descriptions longer than 1,024."""
 MOST_TOPIC = 100
-"""Characters by which a description names one rule."""
+"""Maximum characters that the description of a skill spends on naming one rule."""
 
 _MARKER = re.compile(r"^\ufeff?(?P<line>[ \t]*<!-- skillopt-sleep:(?P<edge>begin|end) -->[ \t\r]*)$", re.MULTILINE)
 _NOTE_LINE = re.compile(rf"{re.escape(NOTE)}[ \t\r]*\n")
@@ -55,7 +55,7 @@ _UNNAMEABLE = re.compile(r"[<>\"\\`\x00-\x1f\x7f\udc80-\udcff]")
 
 
 class DocumentKind(enum.StrEnum):
-    """An agent loads a skill when it needs it; memory is part of every request."""
+    """Whether a file is a skill, which an agent loads when needed, or memory, which is part of every request."""
 
     SKILL = "skill"
     MEMORY = "memory"
@@ -67,11 +67,11 @@ class Document(Struct, frozen=True, kw_only=True):
     kind: DocumentKind
     path: str
     content: bytes | None = None
-    """None when the file does not exist."""
+    """The bytes of the file; None when it does not exist."""
     whole: bool = False
-    """Whether the user gave us the whole file: then its body is the region (never the frontmatter), not our block."""
+    """Whether edits may touch the whole body of the file (never its frontmatter), instead of our block only."""
     beside: str = ""
-    """What the agent reads besides, in the file that imports this one; never edited."""
+    """Other text that the agent reads with this file, from the file that imports it; never edited."""
 
     @property
     def loaded(self) -> bytes | None:
@@ -94,7 +94,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits over kinds and contents, whatever the paths."""
+        """Sixteen hex digits that identify the kinds and contents of the documents, whatever their paths."""
         contents = [
             (document.kind.encode(), b"\0absent" if document.content is None else document.content)
             for document in self.documents
@@ -103,14 +103,14 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Span(NamedTuple):
-    """The place of a text in a region; a rule runs from its first line to the end of its last, without the newline."""
+    """Start and end of a text in a region; a rule runs from its first line to the end of its last, newline excluded."""
 
     start: int
     end: int
 
 
 def read_description(document: Document) -> str:
-    """Return what a skill's frontmatter says it is for; "" when it does not say."""
+    """Return the description in a skill's frontmatter; "" when it has none."""
     head = (document.content or b"")[:4096].decode("utf-8", "replace").partition("\n---")[0]
     line = next((line for line in head.splitlines() if line.startswith("description:")), "")
     return line.removeprefix("description:").strip(" \t\"'")
@@ -227,7 +227,10 @@ def describe_skill(text: str) -> str:
 
 
 def restore_former_description(document: Document) -> Document:
-    """Return a skill of ours as an earlier version described it, to recognize what that version staged or adopted."""
+    """Return our skill with the description of earlier versions, to recognize what they staged or adopted.
+
+    It returns any other document unchanged.
+    """
     parts = _split(document)
     if not document.whole or document.content is None or parts.before != _make_new_text(document, parts.region):
         return document
@@ -236,7 +239,7 @@ def restore_former_description(document: Document) -> Document:
 
 
 def _make_new_text(document: Document, text: str = "") -> str:
-    """Return what a file that we create holds besides these rules."""
+    """Return the text of a file that we create, without the rules: a skill's frontmatter, "" for memory."""
     if document.kind is DocumentKind.MEMORY:
         return ""
     name, about = PurePath(document.path).parent.name, describe_skill(text)

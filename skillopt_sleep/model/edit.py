@@ -36,10 +36,10 @@ from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.text import sha256
 
 REGION_CAP = 8_000
-"""Characters that a region may grow to: memory is sent with every call of the agent, and paid for every time."""
+"""Maximum characters of a region: memory is sent with every call of the agent, and paid for every time."""
 
 TEXT_CAP = 600
-"""Characters of one rule. A longer text is a document of its own."""
+"""Maximum characters of one rule; a longer text should be a document of its own."""
 
 Member = TypeVar("Member", bound=enum.StrEnum)
 
@@ -51,7 +51,7 @@ _FRONTMATTER_FENCE = re.compile(r"^[ \t]*(?:[-*+•][ \t]+)?---+[ \t]*$", re.MUL
 
 
 class EditOp(enum.StrEnum):
-    """What an edit does. A model may also write ``add``, which means ``append``."""
+    """How an edit changes a document. A model may also write ``add``, which means ``append``."""
 
     APPEND = "append"
     INSERT_AFTER = "insert_after"
@@ -222,7 +222,7 @@ def _read_member(kind: type[Member], value: str, name: str) -> Member:
 
 
 def _shorten(value: Json) -> str:
-    """Render anything a model wrote on one line."""
+    """Render anything a model wrote on one line, shortened."""
     line = textwrap.shorten(json.dumps(value, ensure_ascii=False), 120, placeholder="…")
     return line.encode(errors="replace").decode()
 

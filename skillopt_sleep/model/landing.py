@@ -17,7 +17,7 @@ from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatu
 from skillopt_sleep.model.rule_identity import list_live_rules, states_same
 
 SHORT = 280
-"""Characters up to which a rule is short."""
+"""Maximum characters of a short rule; a longer one counts as a procedure."""
 ADDS = (EditOp.APPEND, EditOp.INSERT_AFTER)
 _STEP_LINE = re.compile(r"^[ \t]+(?:[-*+]|\d{1,2}[.)])[ \t]|^[ \t]*(?:```|~~~)", re.MULTILINE)
 _NUMBERED_STEP = re.compile(r"(?:^|[\s(:])(\d)[.)](?=\s)")
@@ -32,22 +32,22 @@ class MemoryBounds(Struct, frozen=True, kw_only=True):
     """How much of a memory file our block may take."""
 
     rules: int = 0
-    """Most rules; 0: no bound, and every rule stays in the document it was proposed for."""
+    """Maximum number of rules; 0 means no bound, and every rule stays in the document it was proposed for."""
     chars: int = 8000
 
     def has_room(self, memory: Document, text: str, *, waiting: int = 0) -> bool:
-        """Tell whether one more rule fits, beside ``waiting`` others that are on trial for it."""
+        """Tell whether memory has room for one more rule besides ``waiting`` rules on trial for a place in it."""
         region = read_region(memory)
         count = len(list_rules(region)) + waiting
         return not self.rules or (count < self.rules and len(region) + len(text) + len("- \n") <= self.chars)
 
 
 class Landing(Struct, frozen=True, kw_only=True):
-    """The documents of another agent than the one of the night, for which its proven rules land too."""
+    """Documents of an agent other than the night's, to which the night's proven rules are added too."""
 
     documents: Candidate
     untried: str
-    """The agent that the rules were proven with, and that this one was not tried."""
+    """Note for the user: which agent proved the rules, and that they were not tried with this one."""
 
 
 def is_procedure(text: str) -> bool:
@@ -67,9 +67,10 @@ def place_edit(
     bounds: MemoryBounds,
     waiting: Sequence[EditRecord] = (),
 ) -> EditRecord:
-    """Return a proposed addition for the document where the agent will read it; other edits stay where their rule is.
+    """Return a proposed addition redirected to memory or the skill, where the agent should read it.
 
-    ``kinds`` evolve tonight, ``waiting`` rules are on trial. A short rule goes to the skill when memory is full.
+    Edits that add nothing stay where their rule is. ``kinds`` are the documents that evolve tonight, ``waiting`` the
+    rules on trial. A short rule goes to the skill when memory is full.
     """
     memory = current[DocumentKind.MEMORY]
     if not bounds.rules or edit.op not in ADDS or memory is None or not {*DocumentKind} <= set(kinds):
@@ -85,14 +86,14 @@ def place_edit(
 
 
 def append_to(edit: EditRecord, kind: DocumentKind) -> EditRecord:
-    """Return the same rule, under the same id, as an addition at the end of a document."""
+    """Return an edit, with its id, as an addition at the end of the document of the given kind."""
     return replace(edit, document=kind, op=EditOp.APPEND, anchor="")
 
 
 def move_to_memory(
     baseline: Candidate, edits: Sequence[AppliedEdit], bounds: MemoryBounds
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]] | None:
-    """Apply these edits with every rule that they add to the skill in memory instead.
+    """Apply edits to the baseline, but put every rule that they add to the skill into memory instead.
 
     Returns None when no rule moves, or when one does not fit. A rule of the live skill that an edit replaces stays
     there: it is the user's.
@@ -119,10 +120,10 @@ def move_to_memory(
 def land_elsewhere(
     documents: Candidate, edits: Sequence[AppliedEdit], bounds: MemoryBounds
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
-    """Apply proven edits to the documents of another agent; return them, and the edits as they were applied there.
+    """Apply proven edits to another agent's documents; return these documents and the edits as applied there.
 
-    What these documents state already is left out, and so is the deletion of a rule that they do not have. A rule that
-    refers to one they do not have is added at the end.
+    Rules that these documents already state are left out, and so are deletions of rules that they do not have. An edit
+    whose anchor is missing there adds its rule at the end.
     """
     made, landed = documents, []
     for applied in edits:

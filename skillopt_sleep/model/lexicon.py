@@ -1,6 +1,6 @@
-"""The phrases by which people correct and approve (``lexicon.toml``), and how they are found in what was typed.
+"""Phrases by which people correct and approve (``lexicon.toml``), and how they are found in what a person typed.
 
-What was pasted, such as terminal output, logs and code, is told from what was typed.
+Pasted text, such as terminal output, logs and code, is recognised and left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal
 from msgspec import Struct, toml
 
 ENDING = 600
-"""Characters at the end of an answer in which it makes an offer; a question mark counts in the last half of them."""
+"""Characters at the end of an answer that are searched for an offer; question marks only in their second half."""
 
 _TERMINAL_PROMPT = re.compile(
     r"\s*(?:[\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}\u279c$%>]\s|[^\n]*[\ue000-\uf8ff])"
@@ -86,38 +86,41 @@ class Sentence(Struct, frozen=True, kw_only=True):
 
     text: str
     leading: tuple[str, ...]
-    """The sentence as it is, and without fillers and courtesies such as "ok", "hey" or "could you"."""
+    """The first clause, as it is and without leading fillers and courtesies such as "ok" or "could you"."""
     trailing: tuple[str, ...]
-    """Where further clauses begin: after each comma."""
+    """The later clauses, which begin after a comma, a colon or a dash."""
     words: frozenset[str]
     asks: bool
-    """Whether it asks for information; "could you ...?" asks for work."""
+    """Whether the sentence asks for information; "could you ...?" asks for work and does not count."""
 
     def begins_with(self, table: PhraseTable) -> bool:
-        """Tell whether it begins with a phrase of the table, courtesies aside."""
+        """Tell whether the sentence begins with a phrase of the table, courtesies aside."""
         return any(map(table.find_opening, self.leading))
 
     def contains(self, table: PhraseTable) -> bool:
-        """Tell whether a phrase of the table occurs in it."""
+        """Tell whether a phrase of the table occurs anywhere in the sentence."""
         return table.occurs_in(self.text, self.words)
 
 
 class Cue(Struct, frozen=True, kw_only=True):
-    """Something people do with words when they correct."""
+    """Phrases that serve one purpose in a correction, and the points they give."""
 
     cause: str
     points: int
     at: Literal["start", "anywhere", "whole"]
     asks: Literal["no", "any", "only"]
-    """Whether it counts in no question, in any clause, or only in questions."""
+    """Whether questions count: never (``no``), like other sentences (``any``), or exclusively (``only``)."""
     needs: frozenset[str]
-    """What the situation must be for it to count."""
+    """Names of the facts about the situation without which the cue gives no points."""
     loses_to: frozenset[str]
-    """Names of the counters that it loses points to."""
+    """Names of the facts about the situation that reduce the cue's points."""
     phrases: PhraseTable
 
     def weigh(self, sentence: Sentence, after_comma: int) -> int:
-        """Return its points in a sentence, 0 when it does not occur; ``after_comma`` is added where it only does so."""
+        """Return the cue's points in a sentence, 0 when it does not occur.
+
+        ``after_comma`` is added to the points when the phrase begins only a later clause.
+        """
         if self.asks != "any" and sentence.asks != (self.asks == "only"):
             return 0
         if self.at == "anywhere":
@@ -161,7 +164,7 @@ class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @functools.cache
 def load_lexicon() -> Lexicon:
-    """Return the phrases and points, read once."""
+    """Return the phrases and points of ``lexicon.toml``, which is read once."""
     text = Path(__file__).with_name("lexicon.toml").read_text(encoding="utf-8")
     file = toml.decode(text, type=_File)
     return Lexicon(
@@ -199,7 +202,7 @@ def fold_words(text: str) -> str:
 
 
 def strip_pasted(prompt: str) -> str:
-    """Return what the person typed of a prompt, without pasted text; "" when all of it was pasted."""
+    """Return the part of a prompt that the person typed; "" when all of it was pasted."""
     typed: list[str] = []
     in_output = False
     for line in _FENCE.sub("\n", prompt).splitlines():
@@ -213,13 +216,13 @@ def strip_pasted(prompt: str) -> str:
 
 
 def read_words(text: str) -> tuple[str, frozenset[str]]:
-    """Return the words of a text as a clause in which phrases are looked up, and as a set."""
+    """Return the words of a text twice: as one string in which phrases are looked up, and as a set."""
     words = _WORD.findall(fold_words(text))
     return f" {' '.join(words)} ", frozenset(words)
 
 
 def split_sentences(text: str) -> Iterator[Sentence]:
-    """Yield the sentences of a text that have a word."""
+    """Yield the sentences of a text; those without a word are skipped."""
     for line in _SENTENCE_END.split(fold_words(text)):
         parts = [f" {' '.join(words)} " for part in _CLAUSE_END.split(line) if (words := _WORD.findall(part))]
         if parts:
@@ -240,9 +243,9 @@ def makes_offer(answer: str) -> bool:
 
 
 def is_standing_wish(text: str) -> bool:
-    """Tell whether a sentence asks for something for good, as by "always", "never" or "from now on".
+    """Tell whether a text asks for something permanently, as by "always", "never" or "from now on".
 
-    A question is none, nor is what tells how things are ("it always fails") or blames ("you never run them").
+    A question does not count, nor does a statement of fact ("it always fails") or a reproach ("you never run them").
     """
     for_good, standing, tells = map(get_table, ("for_good", "standing", "tells"))
     return any(

@@ -1,4 +1,4 @@
-"""Moments: the places in a session where the person stepped in, and to which an agent can be put back.
+"""Moments: places in a session where the person stepped in, from which an agent can be run again.
 
 A task at a moment is judged by its ``MomentReference``: what the person said there, what was done, and what tells the
 two apart.
@@ -31,10 +31,10 @@ class MomentKind(enum.StrEnum):
 
 
 class Acceptance(enum.StrEnum):
-    """What the person's later words say about what stood in the end."""
+    """How the person received the final version of the work, as their later words tell."""
 
     CONFIRMED = "confirmed"
-    """They approved it, committed or pushed it."""
+    """They approved, committed or pushed the work."""
     PASSED_OVER = "passed over"
     """They moved on to something else."""
     NONE = "none"
@@ -43,16 +43,16 @@ class Acceptance(enum.StrEnum):
 
 
 class Basis(enum.StrEnum):
-    """How the step was found with which the agent committed to what was rejected."""
+    """How the step was found in which the agent committed to what the person rejected."""
 
     STRUCTURE = "structure"
-    """It is the call that was refused or interrupted, or the only thing that was said or changed."""
+    """The step is the refused or interrupted call, or the only one that said or changed anything."""
     WORDS = "words"
-    """It shares words with the correction; a model may name another."""
+    """The step shares words with the correction; a model may name another."""
     GUESS = "guess"
-    """Nothing told; a model may name another."""
+    """The step is a guess; a model may name another."""
     MODEL = "model"
-    """A model named it, and it was checked to come before the correction."""
+    """A model named the step, which was checked to come before the correction."""
 
 
 class Moment(Struct, frozen=True, kw_only=True):
@@ -74,9 +74,9 @@ class Moment(Struct, frozen=True, kw_only=True):
     request: str
     """What the person had asked in that turn."""
     words: tuple[str, ...]
-    """What the person said about it: the corrections of one chain on one subject, in order."""
+    """What the person said about that work: the corrections of one chain on one subject, in order."""
     words_turns: tuple[str, ...] = ()
-    """The ids of the turns that those words began; "" for words typed while refusing a call."""
+    """Ids of the turns that ``words`` began; "" for words typed while refusing a call."""
     step: str = ""
     """Id of the step with which the agent committed to what was rejected: the replay is cut before it."""
     basis: Basis = Basis.GUESS
@@ -84,18 +84,18 @@ class Moment(Struct, frozen=True, kw_only=True):
     rejected: str = ""
     """What the agent did from that step on."""
     stood: str = ""
-    """What it did after the last correction of the chain."""
+    """What the agent did after the last correction of the chain."""
     acceptance: Acceptance = Acceptance.NONE
     void: str = ""
     """Why this place is no moment after all; "" for a moment."""
     teaches_only: str = ""
-    """Why it may teach but never vote (a change of mind, contradicted links, not knowable at the cut); "" if it may."""
+    """Why it may teach but never vote (changed mind, contradictory corrections, not knowable then), or "" if it may."""
     group: str = ""
-    """The chain it belongs to; moments of one group are one request."""
+    """Id of the chain of corrections that it belongs to; moments of one group are one request."""
 
 
 class ProofState(enum.StrEnum):
-    """Whether a reference was seen to tell the rejected behaviour from the one that stood."""
+    """Whether a reference was shown to tell the rejected behaviour from the one that stood."""
 
     UNPROVEN = "unproven"
     PROVEN = "proven"
@@ -103,19 +103,19 @@ class ProofState(enum.StrEnum):
 
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """What became of a reference's proof."""
+    """Result of the attempt to prove a reference."""
 
     state: ProofState = ProofState.UNPROVEN
     by: str = ""
-    """``check`` or ``judge``."""
+    """What proved it: ``check`` or ``judge``."""
     judge: str = ""
-    """The model whose judgement it is; a proof by another model does not count."""
+    """The model that judged; a proof by any other model does not count."""
     why: str = ""
-    """In a sentence, for the report."""
+    """Reason for the state, as a sentence for the report."""
 
 
 class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field="kind"):
-    """What a good move at a moment is: the person does not have to say it again."""
+    """What makes a move at a moment good: that the person need not repeat their correction."""
 
     moment: str
     """The id of the moment that the lesson comes from."""
@@ -125,21 +125,21 @@ class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field
     about: str = ""
     """What the moment is about, in the person's words."""
     rejected: str = ""
-    """What was done and rejected; at a sibling, what was done there."""
+    """What the agent did and the person rejected; at a sibling, what the agent did there."""
     stood: str = ""
-    """What was done in the end; "" at a sibling."""
+    """What the agent did in the end; "" at a sibling."""
     cut: str = ""
-    """Id of the step before which the session is cut when the agent itself is put back; "" if it cannot be."""
+    """Id of the step before which the session is cut to resume the agent there; "" if it cannot be."""
     branch: str = ""
     """The git branch of the session."""
     check: MoveCheck | None = None
     proof: Proof = Proof()
     sibling: bool = False
-    """Whether this is another place where the lesson's check applies; nobody complained there."""
+    """Whether the task is at another place where the lesson's check applies, and nobody complained."""
     teaches_only: str = ""
-    """Why it may never vote; "" if it may."""
+    """Why the task may never vote; "" if it may."""
 
     @property
     def may_vote(self) -> bool:
-        """Whether the gate may use it."""
+        """Whether the gate may count the task in a verdict."""
         return self.proof.state is ProofState.PROVEN and not self.teaches_only

@@ -15,7 +15,7 @@ from msgspec import Struct
 _FENCE = re.compile(r"[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
 _SHELL = frozenset("sh bash zsh shell console terminal shellsession command commands cmd powershell".split())  # noqa: SIM905
 _SHOWN = frozenset({"text", "txt", "output", "log"})
-"""What a fence holds that is only shown, such as a command that was quoted in words."""
+"""Languages of fenced blocks that only show text, such as output, and are no act."""
 _PATH = re.compile(
     r"""(?:^|[\s`'"(*])(?P<path>~?[\w.@+-]*(?:/[\w.@+-]+)+|[\w@+-]*\.[A-Za-z]\w{0,9}|Makefile|Dockerfile)(?=$|[\s`'",:)*])"""
 )
@@ -142,7 +142,7 @@ def _split_blocks(text: str) -> Iterator[tuple[str | None, str]]:
 
 
 def _read_fence(info: str, block: str, heading: str) -> Iterator[Act]:
-    """Yield what a fenced block does; nothing for one that only shows text or code."""
+    """Yield the acts that a fenced block stands for; none for one that only shows text or code."""
     language = re.split(r"[\s:{]", info.casefold())[0]
     if language in _SHOWN:
         return

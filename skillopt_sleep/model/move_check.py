@@ -17,16 +17,16 @@ from skillopt_sleep.model.json_schema import PATTERN_SECONDS
 from skillopt_sleep.model.move import ActKind, Move
 
 MAX_PATTERN = 300
-"""Characters of a pattern."""
+"""Maximum characters of a pattern."""
 MAX_CONDITIONS = 6
-"""Conditions in each part of a check."""
+"""Maximum number of conditions in each part of a check."""
 
 Place: TypeAlias = tuple[int, int]
-"""The number of an act and the offset in its text."""
+"""Where a condition was found: the number of an act, and the offset in its text."""
 
 
 class Feature(enum.StrEnum):
-    """What a condition looks at."""
+    """What part of a move a condition looks at."""
 
     RUNS = "runs"
     """A regular expression found in a command, or in a call of another tool."""
@@ -41,13 +41,13 @@ class Feature(enum.StrEnum):
 
 
 class Order(enum.StrEnum):
-    """Where a required act stands, compared with another one."""
+    """Where a required act must stand, compared with another one (``Requirement.mark``)."""
 
     ANY = "any"
     BEFORE = "before"
-    """Before the first time that the other occurs; also when it does not occur."""
+    """Before the first occurrence of the other act; also satisfied when that does not occur."""
     AFTER = "after"
-    """After the last time that the other occurs."""
+    """After the last occurrence of the other act."""
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -65,22 +65,22 @@ class Requirement(Condition, frozen=True, kw_only=True):
 
     order: Order = Order.ANY
     mark: Condition | None = None
-    """What ``before`` and ``after`` compare with."""
+    """The act that ``before`` and ``after`` refer to."""
 
 
 class MoveCheck(Struct, frozen=True, kw_only=True):
-    """Tells by a program whether a move heeds a lesson."""
+    """Conditions by which a program tells whether a move heeds a lesson."""
 
     trigger: tuple[Condition, ...]
-    """Any of these means that the lesson applies: the decision has been reached."""
+    """Conditions of which any one means that the decision was reached and the lesson applies."""
     required: tuple[Requirement, ...]
-    """All of these must be there; without one a check would pass whatever does nothing."""
+    """Conditions that must all hold; at least one, or else a move that does nothing would pass."""
     forbidden: tuple[Condition, ...] = ()
-    """None of these may be there."""
+    """Conditions of which none may hold."""
 
 
 class Standing(enum.StrEnum):
-    """What a check says about a move."""
+    """What a check says about a move: it heeds the lesson, breaks it, or is undecided."""
 
     HEEDS = "heeds"
     BREAKS = "breaks"
@@ -89,7 +89,7 @@ class Standing(enum.StrEnum):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """The standing of a move, and why."""
+    """The verdict of a check on a move, with the reason."""
 
     standing: Standing
     why: str
@@ -143,7 +143,7 @@ def _find_pattern_flaw(condition: Condition) -> str:
 
 
 def has(condition: Condition, move: Move) -> bool:
-    """Whether a move contains this."""
+    """Whether a move contains what a condition looks for."""
     return any(True for _ in _find(condition, move))
 
 
@@ -156,7 +156,7 @@ def _meets(wanted: Requirement, move: Move) -> bool:
 
 
 def _find(condition: Condition, move: Move) -> Iterator[Place]:
-    """Yield where a move contains this."""
+    """Yield every place in a move where a condition holds."""
     for number, act in enumerate(move.acts):
         if act.kind not in _LOOKED_AT[condition.feature]:
             continue
@@ -180,13 +180,13 @@ def _find_offsets(pattern: str, text: str) -> list[int]:
 
 
 def fits_path(path: str, pattern: str) -> bool:
-    """Whether a path fits a pattern, from its start or from any folder on."""
+    """Whether a path matches a pattern, as a whole or from any folder on."""
     pattern = pattern.removeprefix("./")
     return fnmatch.fnmatch(path, pattern) or fnmatch.fnmatch(path, f"*/{pattern}")
 
 
 def describe(condition: Condition) -> str:
-    """Put a condition into words: what a move does that contains it."""
+    """Describe a condition as a verb phrase: what a move that meets it does."""
     place = f" of {condition.path}" if condition.path else ""
     what = f"{_VERBS[condition.feature]} {condition.pattern!r}{place}"
     if isinstance(condition, Requirement) and condition.mark is not None:

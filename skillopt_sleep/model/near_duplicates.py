@@ -27,42 +27,42 @@ leaks an answer, while grouping unrelated texts only costs a pair.
 """
 
 SAME = 0.6
-"""Similarity from which two texts are one request made twice, if at most one of them has matter the other lacks.
+"""Similarity from which two texts are one request made twice, if at most one has content words that the other lacks.
 
-Here taking unrelated texts for one would be worse: "explain the fuel module" and "explain the valve module" are alike,
-but each has a word of its own.
+A wrong match would cost more here: "explain the fuel module" and "explain the valve module" are alike, but each has a
+word of its own.
 """
 
 SLIP = 0.8
-"""Similarity of spelling from which the words that differ are slips of the pen, or a detail of a long text."""
+"""Similarity from which two texts are one request although each has words of its own: slips of the pen, or details."""
 
 COHESION = 0.3
 """Mean similarity to the other members of a group that a new member must have."""
 
 SPOKESMEN = 8
-"""Members of a group that a text is compared with."""
+"""Number of members of a group that a new text is compared with."""
 
 SHORT = 8
-"""Terms up to which a text is short enough for a slip of spelling to weigh."""
+"""Maximum terms of a text that is compared by its spelling as well."""
 
 READ = 1_500
-"""Characters of a text that are read."""
+"""Characters of a text that are read, from its beginning."""
 
 TERMS = 24
-"""Terms of a text that count, the first ones: what is asked comes early, pasted logs come after."""
+"""Number of terms of a text that count: the first ones, as requests come early and pasted logs late."""
 
 PARTS = 2
-"""Parts that a word makes, where it is written without spaces: so many more terms count."""
+"""Factor by which ``TERMS`` grows for scripts without spaces, where one word makes about so many terms."""
 
 STEM = 3
-"""Letters that a stem keeps at least."""
+"""Minimum letters that are left of a word when an ending is removed."""
 
 LIGHT = 0.4
 """Weight of a word that says what to do but not with what ("fix", "write"), and of a number; other terms weigh 1."""
 
 _PHRASE = re.compile("|".join(rf"\b{re.escape(phrase)}" for phrase in PHRASES))
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-"""Scripts written without spaces, or with long endings: cut into single characters or pairs of them."""
+"""Character ranges of scripts that are cut into characters or pairs: written without spaces, or with long endings."""
 _RUN = re.compile(rf"[{_UNSPACED}]")
 _HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
 _SIGN = re.compile(rf"[{_HAN}]")
@@ -71,7 +71,7 @@ _SCRIPT = re.compile(rf"(?P<han>[{_HAN}]+)|[^{_HAN}{_HIRAGANA}]+")
 """Runs of one script, without the hiragana."""
 _WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
 _LINK = re.compile(r"\w{2,9}://\S+")
-"""Links, which say where and not what."""
+"""Links, which are dropped: they say where something is, not what it is."""
 _HEX = re.compile(r"(?=.*\d)[0-9a-f]{7,}")
 _ENDINGS = (
     "isations", "izations", "isation", "ization", "ations", "ation", "ments", "ment", "ingly",
@@ -80,7 +80,10 @@ _ENDINGS = (
 
 
 def terms(text: str) -> Mapping[str, float]:
-    """The terms that say what a text is about, in order, with their weights; stop words alone stand for themselves."""
+    """Return the terms that say what a text is about, in order, with weights.
+
+    A text of nothing but stop words yields these.
+    """
     read = text[:READ]
     most = TERMS if read.isascii() or not _RUN.search(read) else TERMS * PARTS
     meant = all_terms(read)
@@ -94,7 +97,7 @@ def all_terms(text: str, ignored: frozenset[str] = frozenset()) -> Mapping[str, 
 
 
 def matter(text: str) -> frozenset[str]:
-    """The words that say what a text is about: no stop words, verbs of everyday work, numbers or single letters."""
+    """Return the content words of a text: no stop words, verbs of everyday work, numbers or single letters."""
     return frozenset(
         word
         for word in _words(text[:READ])
@@ -111,7 +114,7 @@ def similar(a: str, b: str) -> float:
 
 
 def group_near_duplicates(texts: Sequence[str]) -> tuple[int, ...]:
-    """The group number of each text, counted from 0 by first appearance; texts of one group may ask for one thing.
+    """Return each text's group number, counted from 0 by first appearance; a group may ask for one thing.
 
     A text joins the groups in which it has a near-duplicate (``MIN_SIMILARITY``) if it also resembles their other
     members (``COHESION``), so a chain of small steps does not join unrelated texts. Depends on the texts and their
@@ -121,12 +124,15 @@ def group_near_duplicates(texts: Sequence[str]) -> tuple[int, ...]:
 
 
 def group_recurrences(texts: Sequence[str]) -> tuple[int, ...]:
-    """The same for texts that are one request made several times (``SAME``): groups within those of near-duplicates."""
+    """Return each text's group number as ``group_near_duplicates``, but for one request made repeatedly (``SAME``).
+
+    These groups lie within those of near-duplicates.
+    """
     return _group(texts, SAME, _is_same)
 
 
 def is_same_request(a: str, b: str) -> bool:
-    """Whether two texts are one request made twice: what ``group_recurrences`` asks of a pair."""
+    """Whether two texts are one request made twice, by the test that ``group_recurrences`` applies to a pair."""
     return _is_same(_Bag(a), _Bag(b))
 
 
@@ -216,7 +222,7 @@ class _Groups:
             self._unite(home, other)
 
     def _near(self, bag: _Bag) -> set[int]:
-        """Return the groups that contain a near-duplicate of the text."""
+        """Return the numbers of the groups that contain a near-duplicate of the text."""
         near: set[int] = set()
         lightest = self._likeness**2 * bag.mass
         for other in {other for term in self._rarest(bag, self._likeness**2) for other in self._postings[term]}:
@@ -237,7 +243,7 @@ class _Groups:
             self._group.update((bag.key, home) for bag in moved)
 
     def _rarest(self, bag: _Bag, share: float) -> list[str]:
-        """The rarest terms of a text, as many as leave less than ``share`` of its weight."""
+        """Return the rarest terms of a text: so many that the others weigh less than ``share`` of the whole."""
         ordered = sorted(bag.weights, key=lambda term: (self._frequency[term], term))
         left = bag.mass
         for count, term in enumerate(ordered, start=1):
@@ -253,10 +259,10 @@ def _pairs(run: str) -> list[str]:
 
 
 def _signs(run: str) -> list[str]:
-    """The same as the parts that mean something wherever they stand, for such languages put words freely.
+    """Split a run written without spaces into the shortest parts with a meaning, as the word order is free.
 
-    A Chinese character is a word, or half of one, and hiragana are endings and particles. Other scripts are letters,
-    of which it takes two to tell anything.
+    A Chinese character is a word, or half of one; hiragana are endings and particles, and are dropped. Other scripts
+    are letters, of which it takes two to tell anything.
     """
     return [
         sign
@@ -283,12 +289,12 @@ def _words(text: str, unspaced: Callable[[str], list[str]] = _pairs) -> list[str
 
 @functools.lru_cache(maxsize=65_536)
 def _term(word: str) -> str:
-    """The word without its ending, or the first word of its family."""
+    """Return the word without its ending, or the first word of its family of synonyms."""
     return _FAMILIES.get(word) or _FAMILIES.get(_stem(word)) or _stem(word)
 
 
 def _stem(word: str) -> str:
-    """A light stem: one ending off if three letters stay, a final doubled consonant or e / i / y off, seven letters."""
+    """Return the word without one ending (three letters stay) and a doubled or e / i / y end, at most seven letters."""
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= STEM:
             word = word.removesuffix(ending)

@@ -1,4 +1,4 @@
-"""Protocols of the adapters and of the way to a model; each docstring says what may be raised and changed."""
+"""Protocols of the adapters and of the calls to a model; each docstring names the exceptions and the side effects."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Clock(Protocol):
     """Time and sleep, replaceable in tests."""
 
     def now(self) -> datetime:
-        """Return the current time, in UTC with its time zone."""
+        """Return the current time as an aware datetime in UTC."""
 
     def monotonic(self) -> float:
-        """Return seconds from a clock that never goes back."""
+        """Return the seconds of a clock that never goes back."""
 
     def sleep(self, seconds: float) -> None:
         """Wait; may raise ``Interrupted`` when the night is stopped meanwhile."""
@@ -37,10 +37,10 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """The registry name, which is the file name of the adapter."""
+        """Return the registry name, which is the file name of the adapter."""
 
     def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
-        """Every regular session file, by stat alone: nothing is opened.
+        """Yield every regular session file from its metadata (stat); no file is opened.
 
         FIFOs, dangling links and unreadable folders are reported to ``skipped``. Raises nothing.
         """
@@ -69,21 +69,21 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """The registry name, which is the file name of the adapter."""
+        """Return the registry name, which is the file name of the adapter."""
 
     @property
     def model(self) -> str:
-        """The model asked for; "" means the CLI's own default."""
+        """Return the name of the requested model; "" means the CLI's own default."""
 
     @property
     def sees(self) -> str:
-        """Who receives the prompts, in words for the user."""
+        """Return who receives the prompts, in words for the user."""
 
     def probe(self) -> Health:
-        """Whether a call could succeed, found out without a model call. Raises nothing."""
+        """Tell whether a call could succeed, without making a model call. Raises nothing."""
 
     def complete(self, prompt: Prompt) -> Reply:
-        """One answer to one prompt, never an error text and never "" as if the model had said it.
+        """Return the model's answer to a prompt; an error text or an empty answer is never returned but raised.
 
         Raises ``FatalBackend`` (NotInstalled, NotLoggedIn, ModelRefused, TooOld, QuotaExhausted) or
         ``TransientBackend`` (RateLimited, Overloaded, TimedOut, EmptyReply, BadReply); nothing else on purpose.
@@ -95,20 +95,20 @@ class Backend(Protocol):
 
 @runtime_checkable
 class NamesProvider(Protocol):
-    """A backend that names the provider it sends prompts to; the user is asked about one that does not."""
+    """A backend that names the provider it sends prompts to; any other backend needs consent by its own name."""
 
     @property
     def provider(self) -> str:
-        """A stable name such as anthropic, openai or a host; "" when nothing leaves this machine."""
+        """Return a stable name such as anthropic, openai or a host; "" when nothing leaves this machine."""
 
 
 @runtime_checkable
 class NamesPrice(Protocol):
-    """A backend that says beforehand whether its replies may name a price; others are assumed to."""
+    """A backend that says beforehand whether its replies may have a price; other backends' replies are assumed to."""
 
     @property
     def priced(self) -> bool:
-        """False when nothing it answers ever costs dollars that it knows of."""
+        """Return False when the backend knows that none of its replies ever costs dollars."""
 
 
 @runtime_checkable
@@ -117,15 +117,15 @@ class RunsLocally(Protocol):
 
     @property
     def footprint(self) -> int:
-        """Bytes of memory that one call needs."""
+        """Return the bytes of memory that one call needs."""
 
 
 @runtime_checkable
 class HoldsReplies(Protocol):
-    """A backend that keeps replies until they are stored elsewhere."""
+    """A backend that holds its replies until they are stored in the ledger."""
 
     def kept(self, prompt: Prompt) -> None:
-        """Drop the reply to this prompt, which is in the ledger now. Raises ``DiskError``."""
+        """Drop the held reply to this prompt, which is now in the ledger. Raises ``DiskError``."""
 
 
 @runtime_checkable
@@ -133,28 +133,28 @@ class Agent(Protocol):
     """A backend whose agent can work in a folder. Safe to call from several threads at once."""
 
     def refuses(self, mode: ReplayMode) -> str:
-        """Why this machine cannot replay so, in one line that says what to install, "" when it can.
+        """Return why this machine cannot replay in this mode, as one line that says what to install; "" when it can.
 
-        For text: why its agent cannot try once, in a folder, what was tried as text. Found out without a model call.
-        Raises nothing.
+        For text mode: why the agent cannot load once, in a folder, a candidate that was tried as text. Makes no model
+        call. Raises nothing.
         """
 
     def run(self, assignment: Assignment) -> Trajectory:
-        """Have the agent do it, in a throwaway workspace of which nothing is left.
+        """Let the agent carry out an assignment in a throwaway workspace, which is then deleted.
 
-        What the agent itself did, refusing, running out of turns or time, breaking the workspace, is how it ended. For
-        what transport lost it raises as ``Backend.complete`` does; nothing of the user's but the login takes part. An
-        assignment with a ``put_back`` begins with that session up to there; what cannot be resumed raises
-        ``NotPutBack``, whose message is one line.
+        If the agent refuses, runs out of turns or time, or breaks the workspace, that is the ``ending`` of the
+        trajectory. Failures of transport raise as in ``Backend.complete``. Of the user's own setup, only the login is
+        used. An assignment with ``put_back`` resumes that session up to its cut; raises ``NotPutBack``, with a message
+        of one line, if it cannot.
         """
 
 
 class Ask(Protocol):
-    """One role's way to a model: every call passes ledger, budget, limit and retry before the backend."""
+    """The calls of one role to its model: each passes ledger, budget, limit and retry before it reaches the backend."""
 
     @property
     def model(self) -> str:
-        """The model asked for; "" means the backend's default."""
+        """Return the name of the requested model; "" means the backend's default."""
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
         """Answer ``prompt``; the reply is committed before it is returned.
@@ -169,11 +169,11 @@ class Judge(Protocol):
 
     @property
     def name(self) -> str:
-        """The registry name, which is also the ``kind`` of the references it scores."""
+        """Return the registry name, which is also the ``kind`` of the references that the judge scores."""
 
     @property
     def reference(self) -> type[Struct]:
-        """The Struct that a task file's reference of this kind is read into.
+        """Return the Struct type into which the references of this kind in a task file are read.
 
         Its ``tag_field`` is "kind" and its ``tag`` the judge's name; a ``ValueError`` of its ``__post_init__`` is shown
         to the user with the place in the file. Read it from a task with ``model.task.require_reference``.
@@ -196,36 +196,36 @@ class PairJudge(Protocol):
 
 
 class Parallel(Protocol):
-    """Independent work, done at once as far as the workers go."""
+    """Runs independent work in parallel, on as many workers as there are."""
 
     def __call__(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Apply ``work`` to every item; results in the order of the items. Raises what ``work`` raises."""
+        """Apply ``work`` to every item; return the results in the order of the items. Raises what ``work`` raises."""
 
 
 class Progress(Protocol):
     """Receives the progress of long work. Raises nothing; called from any thread."""
 
     def begin(self, total: int) -> None:
-        """Announce that so many independent pieces of work begin."""
+        """Announce the start of so many independent pieces of work."""
 
     def step(self) -> None:
-        """Report that one of them is done."""
+        """Report that one piece of work is done."""
 
     def spent(self, phase: str, spend: Spend) -> None:
-        """Report what has been spent after a call of that phase."""
+        """Report what the night has spent after a call of the named phase."""
 
 
 class Ledger(Protocol):
     """Store: the replies one night has paid for, and the account of every attempt."""
 
     def find(self, role: Role, prompt: Prompt, model: str) -> Reply | None:
-        """The committed reply to this prompt and sample, if there is one; it is counted as reused by ``reuse``."""
+        """Return the committed reply to this prompt and sample, None without one; ``reuse`` counts it as reused."""
 
     def reuse(self, phase: str) -> None:
-        """Count a reply that cost nothing because it had been paid for."""
+        """Count one reply as reused: it cost nothing because it had already been paid for."""
 
     def commit(self, role: Role, prompt: Prompt, model: str, reply: Reply, attempt: Attempt) -> None:
-        """Keep a reply for good, and account of the attempt that brought it, in one step. Raises ``DiskError``."""
+        """Store a reply permanently, together with the attempt that brought it, in one step. Raises ``DiskError``."""
 
     def record(self, attempt: Attempt) -> None:
         """Record an attempt that brought no reply. Raises ``DiskError``."""
@@ -234,4 +234,4 @@ class Ledger(Protocol):
         """Return what earlier attempts have cost, which counts towards the caps."""
 
     def spent_on(self, day: str) -> Spend:
-        """What the nights that asked so have spent on a day, each since it first asked. Raises ``DiskError``."""
+        """Return a day's spending of all nights that called this, each since its first call. Raises ``DiskError``."""

@@ -31,7 +31,7 @@ _CLOSED = re.compile(r"</think(?:ing)?\s*>", re.IGNORECASE)
 _OPENING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*(?:["\[\]{\d-]|true|false|null))""")
 """Where an object or an array may begin; other braces and brackets are prose."""
 _MEANT = re.compile(r"""(?:\[\s*)?(?:\{\s*"|\[\s*")""")
-"""Text that was certainly meant as JSON; when it is damaged, JSON found inside it is only a fragment."""
+"""Beginning of a text that is certainly meant as JSON; if it is damaged, JSON inside it is only a fragment."""
 _MARK = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
 _COMMA = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 
@@ -178,7 +178,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_read_f
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """Something that could not become a task or an edit, and the reason."""
+    """A proposed task or edit that was refused, and why."""
 
     subject: str
     """A session id, a task id, or the edit's number or id."""
@@ -188,7 +188,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 BRACKET = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
-"""Looks like ``<``, but opens no tag."""
+"""Character that replaces ``<`` in quoted text: it looks alike, but opens no tag."""
 
 
 def escape_tags(text: str, *tags: str) -> str:

@@ -84,20 +84,20 @@ class CutKind(enum.StrEnum):
     """Where in a turn a recorded session is cut."""
 
     REQUEST = "request"
-    """Before a prompt, with which the agent is then resumed."""
+    """Before a prompt; the agent is resumed with this prompt."""
     DECISION = "decision"
     """In the middle of a turn, before a message of the agent; it is resumed with the word "continue"."""
 
 
 STALE = "since the commit that was copied"
-"""How a note ends that names edits of a session which its copied project lacks."""
+"""End of the note that names the session's edits that are missing from the copy of the project."""
 
 
 class PutBack(Struct, frozen=True, kw_only=True):
-    """A place in a recorded session at which the agent starts, with the conversation up to there."""
+    """A place in a recorded session from which an agent is resumed, with the conversation up to there."""
 
     source: str
-    """The agent whose session it is."""
+    """Name of the agent that recorded the session."""
     path: str
     """The session file."""
     cut: str
@@ -110,7 +110,7 @@ class Assignment(Prompt, frozen=True, kw_only=True):
 
     mode: ReplayMode
     documents: tuple[Document, ...] = ()
-    """Put where the agent looks for them; one without content is made unavailable."""
+    """Documents put where the agent looks for them; one without content is made unavailable."""
     project: str = ""
     """The git project that is copied; "" for an empty workspace."""
     commit: str = ""
@@ -118,9 +118,9 @@ class Assignment(Prompt, frozen=True, kw_only=True):
     folder: str = ""
     """Working folder inside the project; "" for its top."""
     commands: tuple[CheckCommand, ...] = ()
-    """Run in the workspace when the agent has ended."""
+    """Check commands that run in the workspace when the agent has ended."""
     put_back: PutBack | None = None
-    """Where the agent starts; None for a new session."""
+    """Where the agent is resumed; None for a new session."""
 
     @property
     def digest(self) -> str:
@@ -135,7 +135,7 @@ class Assignment(Prompt, frozen=True, kw_only=True):
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """What the agent's own records, not the model, say about one document of the candidate."""
+    """What the agent's own records, not the model, tell about one document of the candidate."""
 
     kind: DocumentKind
     offered: bool | None
@@ -143,7 +143,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     read: bool | None
     """Whether its text was sent to the model; None when the records do not tell."""
     how: str = ""
-    """Where the records say so."""
+    """How the records show it."""
 
 
 class Trajectory(Reply, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
-"""Tells whether two rules say the same, or contradict each other; and which tasks the words of a rule can touch.
+"""Tells whether two rules say the same or contradict each other, and which tasks the words of a rule concern.
 
-A rule has one life, whatever words it comes back in. But "always" and "never", or 80 and 100, make two rules of words
-that are otherwise the same.
+A rule that comes back in other words is still the same rule. But "always" and "never", or 80 and 100, make two rules of
+words that are otherwise the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}"
 _AFFIRMED = re.compile(
     rf"\b(?:do not|don[{_APOSTROPHES}]?t|never|not) (?:ever )?(?:forget|fail|hesitate|neglect|omit)\b(?: to\b)?"
 )
-"""Two negations in a row: "do not forget to" asks for the thing."""
+"""Double negations, which ask for the thing: "do not forget to"."""
 _NEGATION = re.compile(
     r"\b(?:no|not|never|without|avoid\w*|stop|cannot|neither|nor|none|refrain|forbid\w*|instead of|rather than|dont"
     rf"|\w+n[{_APOSTROPHES}]t|nicht|nie|niemals|kein\w*|ohne|ne|pas|jamais|sans|aucun\w*|nunca|jam\u00e1s|sin"
@@ -36,14 +36,14 @@ minimum/maximum least/most single/double ascending/descending
 """
 _OPPOSITES = tuple(frozenset(pair.split("/")) for pair in _OPPOSED_WORDS.split())
 _DIRECTIONS = {word: f"direction{number}" for number, pair in enumerate(_OPPOSITES) for word in pair}
-"""Stands for either word of a pair, so that two rules of opposite directions are otherwise alike."""
+"""One placeholder for both words of a pair of opposites, so that rules that differ only in one compare as alike."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def is_same_rule(edit: EditRecord, other: EditRecord) -> bool:
-    """Whether two edits are one rule in other words: the same life, wherever and in whichever document it stands.
+    """Whether two edits are the same rule, also in other words, in another place or in another document.
 
-    Rules that were written from a common task say the same if they are only near-duplicates.
+    For rules written from a common task it is enough to be near-duplicates.
     """
     if is_same_edit(edit, other):
         return True
@@ -60,7 +60,7 @@ def states_same(text: str, other: str) -> bool:
 
 
 def contradicts(text: str, other: str) -> bool:
-    """Whether two rules are near-duplicates of which one denies the other, or names another number or direction."""
+    """Whether two rules are near-duplicates of which one negates the other, or names another number or direction."""
     if not _is_alike(text, other):
         return False
     numbers = _find_numbers(text), _find_numbers(other)
@@ -68,7 +68,7 @@ def contradicts(text: str, other: str) -> bool:
 
 
 def find_contradicted(edit: EditRecord, rules: Iterable[str]) -> str:
-    """Return the rule that an edit contradicts, "" when there is none; the one that it replaces is no contradiction."""
+    """Return the first rule that an edit contradicts, "" for none; the rule that it replaces does not count."""
     if edit.op is EditOp.DELETE:
         return ""
     replaced = strip_list_mark(edit.anchor) if edit.op is EditOp.REPLACE else ""
@@ -86,7 +86,7 @@ def list_live_rules(candidate: Candidate) -> Iterator[tuple[DocumentKind, str]]:
 def count_touched(rule: str, task: TaskRecord) -> int:
     """Count the words with meaning that a rule shares with the request, context and reference of a task.
 
-    0: it cannot touch the task, as far as words tell.
+    With 0, the rule cannot concern the task, as far as words tell.
     """
     reference = task.reference
     wanted = ""
@@ -121,7 +121,7 @@ def _find_numbers(text: str) -> frozenset[str]:
 
 
 def _turns(text: str, other: str) -> bool:
-    """Whether one rule has a word of which the other has the opposite instead."""
+    """Whether one rule has a word in whose place the other rule has its opposite."""
     one, two = (frozenset(_WORD.findall(fold(words))) for words in (text, other))
     return any(len(pair & one) == len(pair & two) == 1 and pair & one != pair & two for pair in _OPPOSITES)
 

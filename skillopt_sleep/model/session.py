@@ -26,7 +26,7 @@ class PromptKind(enum.StrEnum):
     TYPED = "typed"
     """An ordinary prompt."""
     QUEUED = "queued"
-    """Typed while the agent worked."""
+    """Typed while the agent worked on the previous prompt."""
     REJECTION = "rejection"
     """Typed while refusing a tool call: the strongest kind of correction."""
     ANSWER = "answer"
@@ -41,14 +41,14 @@ class PromptKind(enum.StrEnum):
 
 
 class Place(enum.Enum):
-    """Where a session belongs, seen from a project."""
+    """Whether a session belongs to the project in question."""
 
     OWN = enum.auto()
-    """To the project."""
+    """It belongs to the project."""
     OTHER = enum.auto()
-    """To another project."""
+    """It belongs to another project."""
     UNKNOWN = enum.auto()
-    """To a deleted worktree that may be of this project or of another."""
+    """It belongs to a deleted worktree, which may be of this project or of another."""
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 class FeedbackLabel(Struct, frozen=True, kw_only=True):
-    """What a model said a prompt says about an answer, where rules had found nothing."""
+    """What a prompt says about an answer according to a model, asked where rules had found nothing."""
 
     source: str
     turn: str
@@ -154,7 +154,7 @@ def list_typed(turns: Iterable[Turn]) -> list[Turn]:
 
 
 def apply_labels(session: Session, labels: Mapping[str, FeedbackLabel]) -> Session:
-    """Return a session with the feedback that counts: what rules found, else what a model said; labels by turn."""
+    """Return a session with the feedback that counts: what rules found, else the model's label of that turn."""
     if labels.keys().isdisjoint(turn.id for turn in session.turns):
         return session
     turns = tuple(

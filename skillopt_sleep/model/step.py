@@ -30,9 +30,9 @@ class StepOutcome(enum.StrEnum):
     DONE = "done"
     FAILED = "failed"
     REFUSED = "refused"
-    """By the person."""
+    """Refused by the person."""
     DENIED = "denied"
-    """By a permission rule or a sandbox, without the person."""
+    """Denied by a permission rule or a sandbox, without the person."""
     INTERRUPTED = "interrupted"
     UNKNOWN = "unknown"
     """No result is recorded; texts and instructions have none either."""
@@ -70,7 +70,7 @@ class TurnSteps(Struct, frozen=True, kw_only=True):
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """The steps of one session along the conversation as it ended; branches that were left are not part of it."""
+    """The steps of one session along its final branch; branches that the person abandoned are not part of it."""
 
     source: str
     path: str

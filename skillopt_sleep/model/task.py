@@ -36,7 +36,7 @@ class Split(enum.StrEnum):
 
 
 class CheckKind(enum.StrEnum):
-    """What a check looks for in an answer."""
+    """What a check tests in an answer."""
 
     CONTAINS = "contains"
     NOT_CONTAINS = "not_contains"
@@ -188,43 +188,43 @@ def require_reference(task: TaskRecord, form: type[ReferenceT]) -> ReferenceT:
 
 
 def may_ask_model(reference: Reference) -> bool:
-    """Whether scoring may take a model call; of the judge of another package we assume that it does."""
+    """Whether scoring may take a model call; a judge of another package is assumed to make one."""
     if isinstance(reference, MomentReference):
         return reference.check is None
     return not isinstance(reference, ExactReference | ChecksReference | CommandReference)
 
 
 def may_vote(task: TaskRecord) -> bool:
-    """Whether a verdict may rest on a task: at a moment, only where its reference is proven."""
+    """Whether a verdict may count a task; a task at a moment only counts when its reference is proven."""
     return not isinstance(task.reference, MomentReference) or task.reference.may_vote
 
 
 def is_sibling(task: TaskRecord) -> bool:
-    """Whether a task is another place where a lesson applies, at which nobody complained."""
+    """Whether a task is at another place where a lesson applies, at which nobody complained."""
     return isinstance(task.reference, MomentReference) and task.reference.sibling
 
 
 def group_of(task: TaskRecord) -> str:
-    """Return the name of a task's group; without one the task is a group of its own."""
+    """Return the name of a task's group; a task without one is a group of its own."""
     return task.group or task.id
 
 
 DECIDING = 5
-"""Different requests that must decide on a change; with fewer, a verdict is about those few only."""
+"""Number of different requests needed to decide on a change; a verdict on fewer is about those few only."""
 
 GROUPS_FOR_VERDICT = 3 * DECIDING
-"""Different requests a verdict takes: one in three decides, because what taught a change cannot also prove it."""
+"""Number of different requests needed for a verdict: a third decides, as what taught a change cannot prove it."""
 
 
 class Shortfall(Struct, frozen=True, kw_only=True):
-    """How far a person's tasks are from a verdict."""
+    """How many different requests a person's tasks cover, and how many more a verdict needs."""
 
     groups: int = 0
-    """Different requests there are."""
+    """Number of different requests among the tasks."""
     missing: int = 0
-    """Different requests still missing."""
+    """Number of further requests that a verdict needs."""
     days: int | None = None
-    """Days of such work that would supply them; None when none are missing or the tasks carry no times."""
+    """Further days of such work that would supply them; None when none are missing or the tasks carry no times."""
 
 
 def shortfall(tasks: Sequence[TaskRecord]) -> Shortfall:

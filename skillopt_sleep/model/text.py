@@ -144,7 +144,7 @@ HOUSEKEEPING = frozenset(
     change latest main master branches tag file files repo message everything thing okay yes
     """.split()  # noqa: SIM905 - as above
 )
-"""Words that steer an agent through a session; a prompt of these alone makes no sense outside of it."""
+"""Words that steer an agent through a session; a prompt of these alone makes no sense outside its session."""
 
 CONTINUE = frozenset(
     """

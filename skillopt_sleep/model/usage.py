@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Reply)
 
 
 def read_count(value: Json) -> int | None:
-    """Return a number of tokens, also one sent as text; 0 for null, None for anything that cannot be one."""
+    """Return a number of tokens, also one sent as text; 0 for null, None for anything that is no valid count."""
     if value is None:
         return 0
     number = _read_number(value, MAX_TOKENS)
@@ -40,7 +40,7 @@ def read_price(value: Json) -> float | None:
 
 
 def make_usage(*, given: list[Json], written: list[Json], cached: Json = None) -> Usage | None:
-    """Sum the counts of one call; None when one of them cannot be a count."""
+    """Return the usage of one call from its counts; None when one of them cannot be a count."""
     given_counts, written_counts = [read_count(value) for value in given], [read_count(value) for value in written]
     if None in given_counts or None in written_counts:
         return None
@@ -71,7 +71,7 @@ def correct_reply(reply: R, prompt: Prompt) -> R:
 
 
 def correct_error(error: BackendError | BudgetSpent, prompt: Prompt) -> None:
-    """Replace the tokens and the price of an error, when they cannot be right, by ones that can be counted."""
+    """Replace impossible token counts and prices of an error by figures that can be counted."""
     if not is_believable(Usage(input_tokens=error.input_tokens, output_tokens=error.output_tokens)):
         usage = estimate_usage(prompt, "")
         error.input_tokens, error.output_tokens = usage.input_tokens, usage.output_tokens

@@ -32,12 +32,12 @@ class Learnt(enum.StrEnum):
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """One edit, and where it comes from."""
+    """One proposed edit, and where it comes from."""
 
     edit: EditRecord
     learnt: Learnt = Learnt.FAILURE
     level: int = 0
-    """Number of merges it has been through."""
+    """Number of merges that the edit has been through."""
     origin: str = ""
     """The part of training that wrote it, according to an environment's own analyst."""
     part: str = ""

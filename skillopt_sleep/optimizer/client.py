@@ -24,7 +24,7 @@ from skillopt_sleep.prompts import render
 ReplyT = TypeVar("ReplyT", bound=Struct)
 
 EXCERPT = 900
-"""Characters shown of one answer."""
+"""Maximum characters shown of one answer."""
 
 TAGS = (
     "document",

@@ -61,7 +61,7 @@ class Lesson(Struct, frozen=True, kw_only=True):
     """Edits that were tried before, each with the reason it was turned down."""
     metric: GateMetric = GateMetric.MIXED
     mixed_weight: float = 0.5
-    """Weight of the hard score under the mixed metric, from 0 to 1."""
+    """Weight of the soft score under the mixed metric, from 0 to 1."""
     notes: str = ""
     """The optimizer's own notes from earlier epochs; only training shows them."""
 
@@ -70,7 +70,7 @@ class Minibatch(Struct, frozen=True, kw_only=True):
     """The trajectories one analyst is shown."""
 
     template: str
-    """The prompt that shows them."""
+    """Name of the template of the prompt that shows them."""
     cases: tuple[str, ...]
     """One text for each trajectory, ready to be shown."""
     learnt: Learnt = Learnt.FAILURE
@@ -147,7 +147,7 @@ def refuse_over_budget(edits: Sequence[EditRecord], edit_budget: int) -> tuple[R
 
 
 def _patch(reply: Json) -> Json:
-    """Unwrap a reply that holds its edits under ``patch``, as prompts written for the reference ask for it."""
+    """Return the edits of a reply, also where it holds them under ``patch``, as the reference's prompts ask."""
     inner = reply.get("patch") if isinstance(reply, dict) and "edits" not in reply else None
     return inner if isinstance(inner, dict) else reply
 

@@ -45,7 +45,7 @@ class Manner(Struct, frozen=True, kw_only=True):
 
     mode: ReplayMode = ReplayMode.TEXT
     probes: bool = False
-    """Whether the target has an agent, which then tries once what was tried as text."""
+    """Whether the target's agent can load once, as real documents, what was tried in text mode."""
     project: str = ""
     """The git project whose copies the agent works in."""
     approved: tuple[CheckCommand, ...] = ()
@@ -69,7 +69,7 @@ class Models:
 
     @property
     def tried_with(self) -> str:
-        """What a tally of pairs applies to: the target's model and, unless it is text, the replay mode."""
+        """Key for which a tally of pairs is valid: the target's model and, unless it is text, the replay mode."""
         mode = self.manner.mode
         return self.target.model if mode is ReplayMode.TEXT else f"{self.target.model} ({mode})"
 
@@ -191,7 +191,7 @@ def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
 
 
 def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply) -> ReplayResult:
-    """The result with what became of an assignment.
+    """Return the result of a rollout with the trajectory that an agent returned for its assignment.
 
     A candidate that the agent did not load was not tried, so the rollout is unmeasured. Of an agent that was put back,
     the next moves are its answer, its edits among them.

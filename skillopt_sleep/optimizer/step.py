@@ -47,7 +47,7 @@ class StepPlan(Struct, frozen=True, kw_only=True):
     edit_budget: int | None
     """Edits that one step may make; None for no bound."""
     least: int | None = None
-    """Let the optimizer choose its own budget between this and ``edit_budget``."""
+    """Lower bound of the budget that the optimizer may choose, up to ``edit_budget``; None: it may not choose."""
     merge_batch_size: int = 8
     merge_by_model: bool = True
     """Ask which edits mean the same; otherwise only equal edits are joined."""

@@ -328,13 +328,13 @@ class InputQueue:
         return ""
 
     def note_attached(self, text: str) -> None:
-        """Take out a text that an attachment gave to the agent; its ``remove`` record may follow later."""
+        """Remove a text that an attachment gave to the agent; its ``remove`` record may follow later."""
         if text in self._waiting:
             self._waiting.remove(text)
             self._removed_early += 1
 
     def _remove(self, text: str) -> str:
-        """Take out the named text, or the first one when the record names none."""
+        """Remove the named text, or the first one when the record names none."""
         if text:
             if text not in self._waiting:
                 return ""

@@ -81,7 +81,7 @@ class _Node(NamedTuple):
     line: int
     parent: str
     continues: bool
-    """Whether the record before it stands in for a parent that is not named."""
+    """Whether a record that names no parent follows the record before it."""
 
 
 class _Result(NamedTuple):

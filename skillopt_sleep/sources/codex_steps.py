@@ -37,7 +37,7 @@ _ABORTED = re.compile(r"(?:Wall time: [\d.]+ seconds\n)?aborted(?: by user(?: af
 
 
 class RolledBack(Struct, gc=False):
-    """An event that says how many of the last turns were left."""
+    """An event that says how many of the last turns the person discarded by going back."""
 
     payload: RolledBackTurns
 

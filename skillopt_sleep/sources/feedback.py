@@ -35,25 +35,25 @@ SENTENCES = 4
 """Sentences of the opening that are looked at."""
 
 LONG = 60
-"""Words from which a prompt is rather a new request."""
+"""Words above which a prompt is more likely a new request than a remark."""
 
 SHORT = 5
-"""Words up to which a remark can only be about what was just said or done."""
+"""Maximum words of a remark that can only be about what was just said or done."""
 
 SEEN = 3_000
 """Characters at the end of an answer whose words a prompt can share."""
 
 SHARED = 1 / 3
-"""Share of its content words by which a remark is about an answer; two shared words are enough as well."""
+"""Minimum share of its content words that a remark about an answer shares with it; two shared words also suffice."""
 
 SAME_REQUEST = 0.6
-"""Share of the content words, of which there are three or more, that a prompt shares with one it repeats."""
+"""Minimum share of three or more content words that a prompt has in common with the one it repeats."""
 
 QUOTED = 12
-"""Characters from which a line of the prompt that is also part of the answer is a quotation of it."""
+"""Minimum characters of a line in both prompt and answer that counts as a quotation of the answer."""
 
 PROSE = 10
-"""Words from which a line that names a place in a file is a remark about it and not a tool's output."""
+"""Minimum words of a line naming a place in a file that is the person's remark and not a tool's output."""
 
 _PLACE = re.compile(r"([\w.-]+\.\w+):\d+")
 _PASTED = re.compile(r"\s*(?:[\u276f\u279c$%>] |#+ |```|[<{\[](?!Image))")
@@ -85,9 +85,9 @@ class Before(Struct, frozen=True, kw_only=True):
     answer: str = ""
     """The agent's last text; "" when there was none."""
     files: tuple[str, ...] = ()
-    """The files it had written or edited since then."""
+    """The files that the agent had written or edited since that prompt."""
     commands: tuple[str, ...] = ()
-    """The shell commands it had run since then."""
+    """The shell commands that the agent had run since that prompt."""
     used_tools: bool = False
 
     @property
@@ -134,15 +134,15 @@ class _Remark(Struct, frozen=True, kw_only=True):
 
     sentences: tuple[Sentence, ...]
     goes_on: bool
-    """Whether they begin by telling the agent to go on, or by apologising for having stopped it."""
+    """Whether the words begin by telling the agent to go on, or by apologising for having stopped it."""
     length: int
     """Words of the whole prompt that are not pasted."""
     quotes: bool
-    """Whether it repeats a line of the answer."""
+    """Whether the prompt repeats a line of the answer."""
     content: frozenset[str]
     """Words of four letters or more that carry meaning."""
     findings: bool
-    """Whether it says in prose what is wrong in a line of a file that the agent had just written."""
+    """Whether the prompt says in prose what is wrong in a line of a file that the agent had just written."""
 
 
 def _read_remark(prompt: str, before: Before) -> _Remark:
@@ -231,7 +231,7 @@ def _is_about(remark: _Remark, before: Before) -> bool:
 
 
 def _read_structure(remark: _Remark, before: Before, *, interrupted: bool) -> dict[str, int]:
-    """Return the points of causes that need no phrase."""
+    """Return the points of the causes that are recognised without a phrase."""
     first, points = remark.sentences[0], load_lexicon().structure
     is_question = first.asks or (len(first.words) <= SHORT and any(said.asks for said in remark.sentences[1:2]))
     found: dict[str, int] = {}

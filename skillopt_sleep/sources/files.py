@@ -20,7 +20,7 @@ from skillopt_sleep.model.session import SessionFile, Skip
 SUFFIX = ".jsonl"
 
 MAX_LINE = 32 * 2**20
-"""Bytes. A record was once part of a request to a model, and requests end at 32 MB."""
+"""Maximum bytes of a line. A record was once part of a request to a model, and requests end at 32 MB."""
 
 FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding a line may raise; anything else is a bug of ours."""

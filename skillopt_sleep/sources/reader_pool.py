@@ -22,20 +22,20 @@ from skillopt_sleep.model.session import Session, SessionFile, Skip
 from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session
 
 WORTH_IT = 24 * 2**20
-"""Bytes of files from which readers are started: each takes a third of a second to begin."""
+"""Minimum bytes of files for which readers are started: each takes a third of a second to begin."""
 MOST_READERS = 4
-"""This process files what they read, and could not follow more."""
+"""Maximum number of readers: this process stores what they read, and could not keep up with more."""
 JOB = 4 * 2**20
 """Bytes of the files of one job; a larger file is a job of its own."""
 MOST_FILES = 64
-"""Files of one job, so that its description fits into a pipe."""
+"""Maximum files of one job, so that its description fits into a pipe."""
 AHEAD = 2
 """Jobs that a reader has been given and not yet answered: one to work on, one to go on with."""
 
 Read = tuple[Session | None, tuple[Skip, ...]]
 """One file: its session without secrets, None where nobody typed or the file cannot be read, and what was skipped."""
 FAILURES = (OSError, EOFError, msgspec.DecodeError, pickle.PicklingError, AttributeError, TypeError)
-"""What ends the readers: one that died or never began, and a source that cannot be handed to another process."""
+"""Exceptions that end the pool: a reader died or never began, or the source cannot be sent to a process."""
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Read])
 
@@ -118,5 +118,5 @@ def _cut_jobs(files: Sequence[SessionFile]) -> list[list[SessionFile]]:
 
 
 def _count_cores() -> int:
-    """Return the cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -20,15 +20,15 @@ from skillopt_sleep.model.step import Step, StepKind, StepOutcome, TurnSteps
 from skillopt_sleep.sources.turns import Draft
 
 WORDS = 4_000
-"""Characters of one text of the agent: nine in ten answers are shorter."""
+"""Maximum characters kept of one text of the agent: nine in ten answers are shorter."""
 BODY = 8_000
-"""Characters of the body of a command or skill: it holds the rules that the agent was to follow."""
+"""Maximum characters kept of the body of a command or skill: it holds the rules that the agent was to follow."""
 ARGUMENTS = 2_000
-"""Characters of a call's arguments: a long shell script."""
+"""Maximum characters kept of a call's arguments: a long shell script."""
 RESULT = 1_500
-"""Characters of a result: where output says what went wrong, at its beginning and its end."""
+"""Maximum characters kept of a result: its head and tail, where output says what went wrong."""
 FILE = 6_000
-"""Characters where a file is read or written: a moment shows what the file held that was about to be edited."""
+"""Maximum characters kept where a file is read or written: a moment shows the file about to be edited."""
 STEPS_PER_TURN = 400
 """Steps kept of one turn: the first ``FIRST_STEPS`` and the last ones. The longest way from a request to what was
 rejected in it had 103 steps."""
@@ -39,7 +39,7 @@ MOST_ITEMS = 40
 """Items kept of a list in a call's arguments."""
 
 _SEARCHED = 400
-"""Characters in which a good place to cut is looked for."""
+"""Characters on the kept side of a cut that are searched for a line end to cut at instead."""
 _KEY_END = re.compile(r"-{1,5} ?END [A-Z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|MESSAGE) ?-{1,5}")
 _KEY_BEGIN = re.compile(r"-{1,5} ?BEGIN ")
 _BREAKS = frozenset(" \t\r\n\"'`,;(){}[]<>")
