@@ -9,7 +9,7 @@ from skillopt_sleep.agents import AgentPlugin, CodingAgent
 
 
 def find_homes(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """``CLAUDE_CONFIG_DIR``, which may be a comma list, else ``~/.claude`` and ``~/.config/claude``."""
+    """Return ``CLAUDE_CONFIG_DIR``, which may be a comma list, else ``~/.claude`` and ``~/.config/claude``."""
     named = tuple(Path(part) for part in env.get("CLAUDE_CONFIG_DIR", "").split(",") if part.strip())
     home = Path(env.get("HOME") or Path.home())
     return named or (home / ".claude", home / ".config" / "claude")

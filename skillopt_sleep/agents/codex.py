@@ -9,7 +9,7 @@ from skillopt_sleep.agents import AgentPlugin, CodingAgent
 
 
 def find_homes(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """``CODEX_HOME``, else ``~/.codex``."""
+    """Return ``CODEX_HOME``, else ``~/.codex``."""
     return (Path(env.get("CODEX_HOME") or Path(env.get("HOME") or Path.home()) / ".codex"),)
 
 

@@ -33,7 +33,7 @@ GIT_ENVIRONMENT = {
     "GIT_NO_REPLACE_OBJECTS": "1",
     "LC_ALL": "C",
 }
-"""Nothing of the user's configuration, no hook, no filter, no question, no lock, no network."""
+"""Makes git ignore the user's configuration, run no hook or filter, ask nothing, take no lock, fetch nothing."""
 IDENTITY = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -41,12 +41,12 @@ IDENTITY = {
 }
 CONFIG = "[user]\n\tname = Replay\n\temail = replay@localhost\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
 OWN_CONFIG = "[core]\n\tbigFileThreshold = 200k\n\tprotectNTFS = false\n\tprotectHFS = false\n"
-"""Only for our own looks: no diff of large files; names that would only harm another system are allowed."""
+"""Settings for our own diffs: none of large files, and names that would only harm another system are allowed."""
 SUBMODULE_MODE = "160000"
 BACKDATE = 60
-"""Seconds by which the files of a copy are made older: what git need not read again, it need not store again.
+"""Seconds by which the files of a copy are backdated, so that git trusts its index and stores none of them again.
 
-Storing what the project's objects already hold would set the time of the object there to now.
+Storing an object that the project already has would set the time of that object in the project to now.
 """
 SOME_LEFT_OUT = 1
 """Exit status of ``git add --ignore-errors`` when it could not read everything."""
@@ -91,7 +91,7 @@ class Checkout:
         self._run(self._base, self._root, "update-index", "-q", "--refresh")
 
     def commit_start(self) -> None:
-        """Commit the state from which every difference is the agent's, and give it a repository of its own."""
+        """Commit the state in which the agent starts, as the base of later diffs; give it its own ``.git``."""
         self._git(self._base, self._root, "add", "--all")
         tree = self._git(self._base, None, "write-tree").strip()
         commit = self._git(self._base, None, "commit-tree", tree, "-p", "HEAD", "-m", "As the work begins").strip()
@@ -105,7 +105,7 @@ class Checkout:
     def read_changes(self) -> str:
         """Return the changes since ``commit_start`` as a unified diff, new files included; cut if it is very long.
 
-        A repository that the agent made inside the copy hides nothing. Raises ``DiskError`` when git fails.
+        Files in a repository that the agent made inside the copy are included. Raises ``DiskError`` when git fails.
         """
         options = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all")
         with self._hide_repositories():
@@ -119,7 +119,7 @@ class Checkout:
 
     @contextlib.contextmanager
     def _hide_repositories(self) -> Iterator[None]:
-        """Move away meanwhile what makes a folder of the workspace a repository of its own."""
+        """Move every nested ``.git`` out of the workspace while the body runs, so that git sees the files around it."""
         found = [
             Path(path, name)
             for path, folders, files in os.walk(self._root)
@@ -157,7 +157,7 @@ class Checkout:
         return [(path, head.split()[2]) for head, _, path in entries]
 
     def _git(self, repository: Path | None, tree: Path | None, *arguments: str) -> str:
-        """Return what a git command prints, of our repository on our work tree, or in a folder of the user's."""
+        """Run git on ``repository`` and ``tree``, or in a folder of the user's, and return what it prints."""
         ended = self._run(repository, tree, *arguments)
         if ended.timed_out or ended.flooded or ended.status:
             raise _build_error(arguments[0], ended)
@@ -184,7 +184,7 @@ def _build_error(command: str, ended: Ended) -> DiskError:
 
 
 def _quote(path: Path) -> str:
-    """Return a line of an alternates file; git reads one that begins with a quote as a C string."""
+    """Return the line of git's alternates file for a path, quoted as a C string where git needs that."""
     text = str(path)
     if text.startswith('"') or "\n" in text:
         text = '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

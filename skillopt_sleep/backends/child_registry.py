@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 MARK = "SKILLOPT_CHILD_OF"
 """The variable in the environment of every child: the mark of the process that started it, a dot, and a number."""
 SAME_MOMENT = 2.0
-"""Seconds by which two readings of a process's start may differ, for a note that has no ``identity``."""
+"""Seconds by which two readings of one process's start may differ, for a note that has no ``identity``."""
 GRACE = 0.4
-"""Seconds between the polite signal and the one that cannot be ignored; twice this is still within a second."""
+"""Seconds between SIGTERM and SIGKILL; twice this is still within a second."""
 ROUNDS = 5
 """How often to look again for processes that were started while the others were being ended."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -48,19 +48,19 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created: float = 0.0
     """When the process began, in seconds since 1970."""
     identity: str = ""
-    """What tells the process from any other that was ever given its number; see ``read_identity``."""
+    """What distinguishes the process from any other that was given the same pid; see ``read_identity``."""
     mark: str = ""
     """The mark of the writing process."""
     temp: str = ""
-    """The folder in which it makes its temporary folders."""
+    """The folder in which the writing process makes its temporary folders."""
     kind: str = ""
     """What to restore: "login" for a linked login, "temp" for another folder with temporary folders."""
     paths: tuple[str, ...] = ()
-    """Where: the link and the login, or the folder."""
+    """The paths to restore: the link and the login, or the folder with temporary folders."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether it is safe to act on."""
+        """Whether the values are valid, so that it is safe to act on them."""
         words = (self.mark, self.temp, *self.paths)
         return (
             0 <= self.pid <= MAX_PID
@@ -92,7 +92,7 @@ class ChildRegistry:
         self._runs = 0
 
     def make_run_mark(self) -> str:
-        """Return the value of ``MARK`` for one more child, which no other child has."""
+        """Return a new value of ``MARK`` for the next child; no two children have the same."""
         with self._lock:
             self._runs += 1
             return f"{self.mark}.{self._runs}"
@@ -121,7 +121,7 @@ class ChildRegistry:
                 self.note(Note(pid=pid, created=psutil.Process(pid).create_time(), identity=read_identity(pid)))
 
     def note(self, note: Note) -> None:
-        """Add a line while the file is kept."""
+        """Append a note to the file, while there is one."""
         if self._path is None:
             return
         with self._lock, self._path.open("ab") as file:
@@ -178,7 +178,7 @@ def reap(folder: Path, prefix: str) -> Reaped:
 
 
 def read_identity(pid: int) -> str:
-    """Return what tells a process from any other that is ever given its number, "" when there is none alive.
+    """Return what distinguishes a process from any other with the same pid; "" when there is none alive.
 
     On Linux this is the boot id and the clock ticks from boot to its start, which no change of the system clock moves.
     Elsewhere it is the time at which it began, as the system recorded it then.
@@ -198,7 +198,7 @@ def read_identity(pid: int) -> str:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process whose ``MARK`` is exactly this, wherever it has gone; looks several times."""
+    """Kill every process whose ``MARK`` equals this one, even if it left its parents; look several times."""
     for _ in range(ROUNDS):
         found = _find_marked(mark.__eq__)
         if not found:
@@ -207,7 +207,7 @@ def kill_marked(mark: str) -> None:
 
 
 def kill_processes(processes: Iterable[psutil.Process]) -> None:
-    """Kill processes; psutil signals none that was given another's number."""
+    """Kill processes; one whose pid now belongs to another process is left alone."""
     if processes := list(processes):
         import psutil  # noqa: PLC0415  only when something must be ended
 
@@ -218,7 +218,7 @@ def kill_processes(processes: Iterable[psutil.Process]) -> None:
 
 
 def restore_login(link: Path, login: Path) -> None:
-    """Move a login that Codex wrote in place of our link back to the user: it is the only valid one."""
+    """Move a login that Codex wrote over our link back to the user's home: it is the only valid one."""
     if link.is_symlink() or not link.exists():
         return
     fresh = login.with_name(f"{login.name}.renewed")
@@ -259,7 +259,7 @@ def _reap_file(path: Path, prefix: str) -> Reaped:
 
 
 def _read_notes(path: Path) -> tuple[tuple[Note, ...], bool]:
-    """Return the lines up to the first unreadable one, and whether that is all; the last line may be cut."""
+    """Return the lines up to the first unreadable one, and whether all could be read; skip an unfinished last line."""
     notes: list[Note] = []
     for line in path.read_bytes().split(b"\n")[:-1]:
         try:
@@ -283,7 +283,7 @@ def _set_aside(path: Path) -> str:
 
 
 def _find_alive(note: Note) -> psutil.Process | None:
-    """Return the process of a note if it is still alive; another one with its number does not count."""
+    """Return the process that a note describes if it is alive; another one with the same pid does not count."""
     import psutil  # noqa: PLC0415  only when there is something to look for
 
     with contextlib.suppress(psutil.Error):
@@ -299,7 +299,7 @@ def _find_alive(note: Note) -> psutil.Process | None:
 
 
 def _find_marked(is_ours: Callable[[str], bool]) -> list[psutil.Process]:
-    """Return every other process whose ``MARK`` is ours; processes of other users show none."""
+    """Return every other process whose ``MARK`` satisfies ``is_ours``; processes of other users show no mark."""
     import psutil  # noqa: PLC0415  only when there is something to look for
 
     found = []

@@ -1,4 +1,4 @@
-"""Ask Claude Code: one headless call without tools, and with nothing of the user's but the login.
+"""Ask Claude Code: one headless call without tools, which uses nothing of the user's setup except the login.
 
 ``--safe-mode`` leaves out memory, skills, hooks, plugins and MCP servers and keeps every kind of login: OAuth, a key in
 the environment, a key or helper in the settings. ``--bare`` would be faster but never reads OAuth, and
@@ -48,9 +48,9 @@ ISOLATION = ("--safe-mode", "--strict-mcp-config", "--tools=", "--no-session-per
 # an `@path` in a prompt would put that file of this machine into the request, without any tool
 NO_ATTACHMENTS = {"CLAUDE_CODE_DISABLE_ATTACHMENTS": "1"}
 MAX_TURNS = "3"
-"""A model without tools needs one, and one or two more when it has to be reminded of the shape of its answer."""
+"""A model without tools needs one turn, and one or two more when it must be reminded of the JSON shape."""
 PARENT = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"})
-"""Variables of a Claude Code that started this program: our child is not part of its session."""
+"""Variables of a Claude Code that started this program; removed, because our child is not part of its session."""
 
 
 class _Settings(Struct, frozen=True, kw_only=True):
@@ -165,7 +165,7 @@ class ClaudeBackend:
         )
 
     def _limit_usd(self, within: Bounds) -> float:
-        """Return what one call may cost: the setting, or what is left for it if that is less; 0 = no limit."""
+        """Return the dollars that one call may cost: the setting, or what is left if less; 0 = no limit."""
         if within.usd is None:
             return self.max_usd
         return max(LEAST_USD, min(within.usd, self.max_usd or within.usd))
@@ -196,7 +196,7 @@ def find_provider(env: Mapping[str, str]) -> str:
     """Return who receives the prompts of a Claude Code with this environment and the user's settings.
 
     "anthropic" for Anthropic's own address, a cloud by its name, else the host; "" for this machine itself. The
-    settings win over the environment; when the two disagree, a stranger is named rather than not.
+    settings win over the environment; when the two disagree, one that is neither Anthropic nor this machine is named.
     """
     try:
         settings = decode_json((find_config_folder(env) / "settings.json").read_bytes(), _Settings).env

@@ -62,9 +62,9 @@ ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-p
 FILE_TOOLS, SHELL_TOOLS = "Skill,Read,Edit,Write", ",Glob,Grep,Bash"
 """The file tools stay inside the workspace by themselves; a shell needs the sandbox."""
 RECORDED = "recorded.jsonl"
-"""The copy of a recorded session, in the throwaway folder: the CLI also resumes a session from the path of a file.
+"""The file name of a recorded session's copy in the throwaway folder; the CLI can resume a session from a path.
 
-So nothing of it ever lies in the user's home, not even after a kill.
+So no copy ever lies in the user's home, not even after a kill.
 """
 NO_SESSION = "No conversation found with session ID"
 HOOK_CALLS = "loaded.jsonl"
@@ -84,7 +84,7 @@ CLOUD_PREFIXES = {
     "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "GCLOUD_", "CLOUDSDK_", "CLOUD_ML_", "VERTEX_"),
     "CLAUDE_CODE_USE_FOUNDRY": ("AZURE_",),
 }
-"""The same for each cloud, by the variable that switches it on."""
+"""Prefixes of the variables that a login at a cloud may depend on, by the variable that enables the cloud."""
 SANDBOX: dict[str, Json] = {
     "enabled": True,
     "failIfUnavailable": True,
@@ -95,17 +95,17 @@ SANDBOX: dict[str, Json] = {
 SANDBOX_PROGRAMS = {"bwrap": "bubblewrap", "socat": "socat", "git": "git"}
 """Programs that worktree replay needs, and the packages they come in."""
 MENTION = re.compile(r"(?<![A-Za-z0-9])@(?![ \n])")
-"""A possible ``@path``, for which the CLI would put that file into the request, without any tool.
+"""A possible ``@path``: without any tool, the CLI would add the file with that path to the request.
 
-Every version reads it so at the start of a word, or after a Chinese full stop; a mail address is none.
+Every version recognises it at the start of a word, or after a Chinese full stop; a mail address does not match.
 """
 LONGEST_SCRATCH = 70
-"""Bytes of a folder's path in which the CLI can still make its sockets: at most 107, and it adds 35."""
+"""The longest folder path, in bytes, in which the CLI can make its sockets: it adds 35, and 107 is the limit."""
 SHORT_TEMP = "/tmp"  # noqa: S108  only a folder with an unforeseeable name is made in it
 
 
 class NativeClaude(Struct, frozen=True, kw_only=True):
-    """What a native run needs to know of the backend."""
+    """The settings of the backend that a native run needs."""
 
     command: str
     """Path of the program."""
@@ -160,7 +160,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
 
     @contextlib.contextmanager
     def _open_scratch(self, place: Workspace) -> Iterator[Path]:
-        """Yield a folder for temporary files, with a shorter path than the workspace's when sockets need one."""
+        """Yield a folder for temporary files: the workspace's, or one with a path short enough for sockets."""
         if len(os.fsencode(place.scratch)) <= LONGEST_SCRATCH or not os.access(SHORT_TEMP, os.W_OK):
             yield place.scratch
             return
@@ -173,7 +173,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         return shutil.which(name, path=self.env.get("PATH", ""))
 
     def _copy_session(self, assignment: Assignment, place: Workspace) -> SessionCopy | None:
-        """Write the recorded session, up to its cut, beside the workspace; None for a new session."""
+        """Write the recorded session, up to its cut, beside the workspace; return None for a new session."""
         if assignment.put_back is None:
             return None
         if assignment.put_back.source != "claude":
@@ -186,9 +186,10 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         return copy
 
     def _has_shell(self, assignment: Assignment) -> bool:
-        """Tell whether the agent gets a shell: in a copy of a project, and for a session it is put back into.
+        """Tell whether the agent gets a shell: in a copy of a project, and when a recorded session is resumed.
 
-        A recorded session is full of commands, so the next move often is one. Without a sandbox there are none.
+        A recorded session is full of commands, so the agent's next move often is one. Without a sandbox there is no
+        shell.
         """
         if assignment.mode is ReplayMode.WORKTREE:
             return True

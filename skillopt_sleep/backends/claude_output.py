@@ -89,7 +89,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class _Retry(Struct, frozen=True, kw_only=True):
-    """The CLI announces that it will try a request again."""
+    """A line that announces that the CLI will try a request again."""
 
     subtype: str
     retry_delay_ms: float
@@ -233,7 +233,7 @@ def find_result(stdout: str) -> ClaudeResult | None:
 
 
 def _recover_answer(result: ClaudeResult, printed: str) -> ClaudeResult | None:
-    """Return the result with the answer that was complete before the cap on money was checked, None without one."""
+    """Return the result with an answer that was complete when the cap on money stopped the run, else None."""
     blocks: list[Block] = []
     last = ""
     for event in decode_lines(printed.split("\n"), Event):  # the blocks of one message may come on several lines

@@ -110,9 +110,9 @@ def _follow_parents(before: Sequence[Record], start: Record) -> list[Record]:
 
 
 def _find_parent(uuid: str, parents: Mapping[str, Any], before: Sequence[Record]) -> str:
-    """Return the uuid of a record's parent, "" for none; of one that is not in the file, the record before its child.
+    """Return the uuid of a record's parent, "" for none; if it is not in the file, that of the record before the child.
 
-    Claude Code leaves out some records of its progress, to which the next one may refer.
+    Claude Code does not write some progress records, though the next record may name one of them as its parent.
     """
     parent = parents.get(uuid)
     if not isinstance(parent, str) or parent in parents:
@@ -122,7 +122,7 @@ def _find_parent(uuid: str, parents: Mapping[str, Any], before: Sequence[Record]
 
 
 def _link_preserved_segment(boundary: Record, index: Mapping[str, Record], parents: dict[str, Any]) -> None:
-    """Put what a compaction kept word for word behind its summary, as the CLI does when it resumes."""
+    """Link the messages that a compaction kept verbatim behind its summary, as the CLI does on resuming."""
     details = boundary.get("compactMetadata")
     segment = details.get("preservedSegment") if isinstance(details, dict) else None
     if not isinstance(segment, dict):
@@ -137,7 +137,7 @@ def _link_preserved_segment(boundary: Record, index: Mapping[str, Record], paren
 
 
 def _add_parallel_calls(chain: Sequence[Record], before: Sequence[Record]) -> Iterator[Record]:
-    """Yield the chain with the calls made in the same message, and the results of all of them."""
+    """Yield the chain, completed by the parallel tool calls of its messages and the results of all calls."""
     on_chain = {str(record["uuid"]) for record in chain}
     messages: dict[str, list[Record]] = {}
     results: dict[str, Record] = {}
@@ -173,7 +173,7 @@ def _is_kept(record: Record) -> bool:
 
 
 def _leave_out_secret_thoughts(record: Record, mover: Mover) -> bool:
-    """Remove thoughts that hold a secret, as their signature fits no other text; tell whether anything is left."""
+    """Drop thinking blocks that hold a secret, whose signature forbids a change; tell whether any block is left."""
     blocks = _blocks(record)
     kept = [block for block in blocks if block.get("type") not in THOUGHTS or not mover.holds_secret(block)]
     if len(kept) < len(blocks):

@@ -37,7 +37,7 @@ LAYOUT = Layout(
     texts=("skills", "rules", "commands", "claude.md", "CLAUDE.md"),
 )
 HIDDEN_FROM_MODEL = re.compile(rb"(?m)^disable-model-invocation:\s*[\"']?true")
-"""In a skill's frontmatter: the CLI lists the skill, but does not tell the model about it."""
+"""A key of a skill's frontmatter with which the CLI lists the skill, but does not tell the model about it."""
 SANDBOX_FAILED = "Sandbox is required but failed to initialize"
 """The start of a tool result when a command was not run because the sandbox did not start."""
 PROMPT_HOOK, MEMORY_HOOK = "UserPromptSubmit", "InstructionsLoaded"
@@ -109,7 +109,7 @@ def _read_content(content: Json) -> str:
 
 
 def _read_ending(ended: Ended, answers: Sequence[Event], deadline: float) -> tuple[Ending, ClaudeResult | None]:
-    """Return how the run ended when that was the agent's own doing; raise when it was not."""
+    """Return how the agent ended the run; raise the error of a run that something else ended."""
     result = find_result(ended.stdout)
     if ended.timed_out and answers and not ended.silent:
         return Ending.OUT_OF_TIME, result

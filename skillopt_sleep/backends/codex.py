@@ -57,9 +57,9 @@ PROBE_SECONDS = 10.0
 """Deadline of each of two commands, which take a fifth of a second on an idle machine."""
 LAYOUT = Layout(skills=".agents/skills", memory="AGENTS.md", settings=(".codex", ".agents"), texts=("skills",))
 LOGS = {"RUST_LOG": "codex_core=warn"}
-"""With this variable Codex reports on stderr how long it is about to wait; no event does."""
+"""Makes Codex log on stderr how long it is about to wait before a retry; no event says so."""
 NO_SYSTEM = "Answer the user."
-"""Codex refuses an empty file of instructions."""
+"""The system prompt in place of an empty one: Codex refuses an empty file of instructions."""
 
 QUIET = (
     "features.plugins=false",
@@ -69,7 +69,7 @@ QUIET = (
     "check_for_update_on_startup=false",
     "features.unbounded_connection_retries=false",
 )
-"""Without these it connects to four hosts besides the model's, and never gives up on a dead network."""
+"""Settings without which Codex connects to four more hosts, and never gives up on a dead network."""
 ALONE = (
     "features.hooks=false",
     "features.goals=false",
@@ -79,7 +79,7 @@ ALONE = (
     'web_search="disabled"',
     "notify=[]",
 )
-"""No hook, no other agent, no search, no question to the user."""
+"""Settings that switch off hooks, sub-agents, web search, and questions to the user."""
 ANSWER = ("exec", "--json", "--ephemeral", "--skip-git-repo-check", "--sandbox", "read-only")
 WITHOUT_TOOLS = (
     *ALONE,
@@ -92,7 +92,7 @@ WITHOUT_TOOLS = (
     "include_permissions_instructions=false",
     "include_environment_context=false",
 )
-"""The only tool left is ``apply_patch``, which a read-only sandbox refuses."""
+"""Settings that leave the model no tool but ``apply_patch``, which a read-only sandbox refuses."""
 WORK = ("exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write", "--ignore-user-config")
 CONFINED = (
     'sandbox_mode="workspace-write"',
@@ -175,7 +175,7 @@ class CodexBackend:
         return False
 
     def _describe_unused(self) -> str:
-        """Tell, in words that follow the receiver, that a provider of the user's config.toml is not asked."""
+        """Return a clause that the provider named in the user's config.toml is not asked; "" if none is named."""
         if self.use_user_config:
             return ""
         try:
@@ -355,14 +355,14 @@ class CodexBackend:
 
 
 class _TurnLimit:
-    """``process.ReadSeconds`` that ends a child after too many steps, since codex has no limit of its own."""
+    """A ``process.ReadSeconds`` that stops a child after too many steps, since codex has no limit of its own."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.reached = False
 
     def __call__(self, printed: str) -> float:
-        """Return the wait that codex announces, or an endless one for a child that must be ended."""
+        """Return the seconds that codex announces to wait, or infinity once the steps exceed the limit."""
         self.reached = printed.count('"type":"item.completed"') > self._limit
         return float("inf") if self.reached else read_announced_wait(printed)
 
@@ -378,7 +378,7 @@ def _as_options(settings: Sequence[str]) -> list[str]:
 
 
 def _subtract_wait(within: Bounds, waited: float) -> Bounds:
-    """Return what is left for a call that had to wait for another. Raises ``TimedOut`` when no time is left."""
+    """Return the bounds of a call less the seconds it waited for another. Raises ``TimedOut`` when none are left."""
     left = within.after(waited)
     if left.seconds is not None and left.seconds <= 0:
         raise TimedOut("codex was not asked: the time for this call was over before the first call had ended")

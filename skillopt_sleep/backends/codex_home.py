@@ -29,13 +29,13 @@ LOCAL_PROVIDERS = frozenset({"oss", "ollama", "ollama-chat", "lmstudio"})
 LOCAL_ADDRESS = "CODEX_OSS_BASE_URL"
 """The variable that overrides the address of the local providers."""
 RETRIES = "request_max_retries=0,stream_max_retries=1"
-"""One, not zero: only a CLI that retries reports how long the service asks it to wait."""
+"""Settings of a provider: one stream retry, because only a CLI that retries reports the wait the service asks for."""
 USER_TABLE_SETTINGS = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
-"""What is set for each of the user's MCP servers and providers; retrying is our business."""
+"""By table, the settings forced on each of the user's MCP servers and providers; we do the retrying."""
 PROVIDER = "skillopt-sleep"
-"""Our name for the built-in provider, which accepts no retry setting and would retry thirty times.
+"""The name of our copy of the built-in provider, which itself takes no retry setting and would retry thirty times.
 
-Without an address it is OpenAI's: that of the API or that of ChatGPT, depending on the login.
+Without an address it uses OpenAI's: that of the API or that of ChatGPT, depending on the login.
 """
 LOGIN = "auth.json"
 
@@ -72,7 +72,7 @@ class CodexHome:
 
     @contextlib.contextmanager
     def hold_until_first_call(self) -> Iterator[float]:
-        """Hold back every other call until the first has ended; yields the seconds that this one waited.
+        """Hold back every other call until the first has ended; yield the seconds that this call waited.
 
         The call that finds an expired login renews it. Eight calls that find it at once would all spend the same
         one-time token, and only one of them may.
@@ -189,8 +189,8 @@ def rename_builtin_provider(config: Mapping[str, Json], *, seconds: float) -> li
 def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
     """Return who receives the prompts: "openai" for its own address, else the host; "" for this machine itself.
 
-    Codex ignores ``OPENAI_BASE_URL``, and tables of the user's for its built-in provider. It sends the prompts of a
-    provider without an address to OpenAI. A provider that is not described is returned by its name, as a stranger.
+    Codex ignores ``OPENAI_BASE_URL``, and the user's tables for its built-in provider. It sends the prompts of a
+    provider without an address to OpenAI. A provider that no table describes is returned by its own name.
     """
     name = choose_provider(config)
     if name == OPENAI:

@@ -48,7 +48,7 @@ CODEX = AgentAdvice(
 _WAIT = re.compile(
     r"^(?!\{).*\bWARN\b.*\bcodex_core\b.*retrying sampling request \(\d+/\d+ in (\d+(?:\.\d+)?)(ms|s)\)", re.MULTILINE
 )
-"""A line of its log. Events, which begin with a brace, are excluded: the agent may have read these words somewhere."""
+"""A line of Codex's log that announces a retry. Events, which begin with a brace, may only quote such a line."""
 
 _FAILED = re.compile(r"exited with code [1-9]|\"exit_code\": ?[1-9]|Exit code: [1-9]")
 
@@ -90,7 +90,7 @@ class Record(Struct, frozen=True, kw_only=True):
     """What the session record says was sent to the model, and what the model asked for."""
 
     told: tuple[str, ...] = ()
-    """Messages of the CLI and of the user."""
+    """The messages that the CLI and the user sent to the model."""
     results: tuple[str, ...] = ()
     """Outputs of tools."""
     called: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class _RecordLine(Struct, frozen=True, kw_only=True):
 
 
 def read_announced_wait(printed: str) -> float:
-    """Return the seconds that its log last announced to wait before a retry; 0 when it announced none."""
+    """Return the seconds that Codex's log last announced to wait before a retry; 0 when it announced none."""
     found = list(_WAIT.finditer(printed))
     return float(found[-1][1]) / (1000 if found[-1][2] == "ms" else 1) if found else 0.0
 
@@ -272,7 +272,7 @@ def read_trajectory(
 
 
 def _read_ending(ended: Ended, deadline: float, *, worked: bool, out_of_turns: bool) -> tuple[Ending, Usage | None]:
-    """Return how the run ended when that was the agent's own doing; raise when it was not."""
+    """Return how the agent ended the run; raise the error of a run that something else ended."""
     if out_of_turns:
         return Ending.OUT_OF_TURNS, None
     if ended.timed_out and worked and not ended.silent:

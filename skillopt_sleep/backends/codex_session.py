@@ -1,8 +1,8 @@
 """Cut a rollout of Codex before a moment, and let it be resumed in the throwaway home.
 
-A rollout is a straight log: what lies before a line is the conversation up to there. The cut is then moved back to
-where the model was asked: before what it had begun to answer, or before what Codex had noted at the start of a turn.
-What Codex wrote about that day's folder, rules and permissions is left out, as it writes about today's.
+A rollout is a straight log: the lines before the cut are the conversation up to there. The cut is then moved back to
+the point at which the model was asked: before an answer it had begun, or before what Codex notes at the start of a
+turn. Codex's descriptions of that day's folder, rules and permissions are left out, as Codex describes today's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CALLS = frozenset({"function_call", "custom_tool_call", "tool_search_call", "loc
 OPENING = frozenset({"task_started", "turn_started", "user_message"})
 """Events at the start of a turn."""
 SETUP = ("# AGENTS.md instructions", "<user_instructions>", "<environment_context>", "<permissions instructions>")
-"""How the messages begin with which Codex describes the folder, its rules and the sandbox."""
+"""The beginnings of the messages with which Codex describes the folder, its rules and the sandbox."""
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\"\\]+)")
 
 
@@ -48,9 +48,9 @@ _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\"\\]+)")
 def put_into_home(
     assignment: Assignment, place: Workspace, env: Mapping[str, str], provider: str
 ) -> Iterator[SessionCopy | None]:
-    """Put the session that an agent is to resume into its throwaway home meanwhile; None for a new session.
+    """Put the session that an agent resumes into its home while the body runs; yield None for a new session.
 
-    ``provider`` is the name of the one that is asked. Raises ``NotPutBack``.
+    ``provider`` names the provider that is asked. Raises ``NotPutBack``.
     """
     put_back = assignment.put_back
     if put_back is None:
@@ -71,9 +71,9 @@ def put_into_home(
 
 
 def take_record(ended: Ended, home: Path, recorded: SessionCopy | None) -> OwnRecord | None:
-    """Read Codex's record of the session and delete it, so that no other replay finds it; None without one.
+    """Read Codex's record of the session and delete it, so that no other replay finds it; None if there is none.
 
-    Of a session that was resumed, only what came after the copy is read.
+    Of a resumed session, only the lines after the copy are read.
     """
     thread = read_thread_id(ended.stdout)
     if not thread or not thread.replace("-", "").isalnum():
@@ -141,7 +141,7 @@ def select_records(records: Sequence[Record], put_back: PutBack) -> list[Record]
 
 
 def _is_given(record: Record) -> bool:
-    """Tell whether a record is what the model answered to: words of the user, or the result of a call."""
+    """Tell whether a record is input to the model: words of the user, a compaction, or the result of a tool call."""
     payload = _payload(record)
     if record.get("type") != "response_item":
         return record.get("type") == "compacted" or payload.get("type") == "user_message"
@@ -165,7 +165,7 @@ def _is_setup(record: Record) -> bool:
 
 
 def _is_lost_thought(record: Record, mover: Mover) -> bool:
-    """Tell whether thoughts cannot be sent back: they are not recorded whole, or a secret stands in their summary."""
+    """Tell whether a reasoning record cannot be sent back: it is incomplete, or its summary holds a secret."""
     payload = _payload(record)
     if payload.get("type") not in THOUGHTS:
         return False

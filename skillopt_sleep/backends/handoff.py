@@ -1,7 +1,7 @@
 """Ask the agent the user is already in: questions are written as files, and the night goes on once they are answered.
 
-For seats that cannot call the agent from outside. Whoever answers knows more than the question says, so such a night
-proves less: it is marked "not isolated", and its edits are never adopted automatically.
+For users who cannot call the agent from outside. The agent that answers knows more than the question says, so such a
+night proves less: it is marked "not isolated", and its edits are never adopted automatically.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Questions(Protocol):
 
     @property
     def key(self) -> bytes:
-        """A secret of this user, always the same."""
+        """A secret of this user that never changes, for making the names of questions."""
 
     def ask(self, name: str, text: str, fault: Callable[[str], str]) -> str | None:
-        """Return the answer that was written; without one, write the question under that name and return None.
+        """Return the written answer to a question; if there is none, write the question under ``name`` and return None.
 
-        ``fault`` returns what is wrong with an answer, "" for one that can be used; any other counts as none.
+        ``fault`` returns what is wrong with an answer, "" for a usable one; an unusable answer counts as none.
         """
 
     def missing(self) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ class Questions(Protocol):
         """Return the answers there that belong to no question of this sitting."""
 
     def kept(self, name: str) -> None:
-        """Remove a question and its answer, which is in the ledger now."""
+        """Remove a question and its answer, because the ledger now holds the answer."""
 
     def tidy(self) -> None:
         """Remove questions of an earlier sitting that nobody asks or has answered."""
@@ -92,7 +92,7 @@ class HandoffBackend:
 
     @property
     def provider(self) -> str:
-        """Nobody by itself: the user asks whoever reads the questions."""
+        """The empty name: this backend sends nothing, and the user asks whoever reads the questions."""
         return ""
 
     @property
@@ -147,10 +147,10 @@ def _build_name(questions: Questions, prompt: Prompt) -> str:
 
 
 def _find_fault(prompt: Prompt, answer: str) -> str:
-    """Return why an answer cannot be used, and what was expected; "" for nothing.
+    """Return why an answer cannot be used, and what was expected; "" for a usable answer.
 
-    It is read like any other reply, and no more strictly than by its reader, who skips the unreadable items of a list.
-    But without the object and its fields nothing can be read, tonight or ever.
+    The check is no stricter than the reader of the answer, who skips the unreadable items of a list. But without the
+    object and its fields nothing can be read, tonight or ever.
     """
     if prompt.schema is None:
         return ""

@@ -32,10 +32,10 @@ from skillopt_sleep.safety.receivers import hide_secrets, identify_provider
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_KEY = "none"
-"""What a local endpoint is given when there is no key: it ignores it, and the library requires one."""
+"""The key sent when there is none: a local endpoint ignores it, but the library requires one."""
 PROBE_SECONDS = 5.0
 OK, REDIRECTED = 200, 300
-"""Where HTTP's good statuses begin and end."""
+"""The first HTTP status that means success, and the first one beyond these."""
 MODELS_SHOWN = 5
 """Models of an endpoint that a message names."""
 
@@ -171,7 +171,7 @@ class OpenAIBackend:
         )
 
     def _find_no_api(self, answer: Answer) -> str:
-        """Return what to do about a list of models that is a web page, or empty; "" when it may be a list."""
+        """Return what to do when the list of models is a web page or empty; "" when it may be a list."""
         if not OK <= answer.status < REDIRECTED or answer.content.lstrip()[:1] in {b"{", b"["}:
             return ""
         what = f"{excerpt(answer.content.decode('utf-8', 'replace'), 40)!r}" if answer.content.strip() else "nothing"

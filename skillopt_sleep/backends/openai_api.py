@@ -67,17 +67,17 @@ OPENAI = AgentAdvice(
 )
 CONTENT_FILTERS = ("content_filter", "content_policy_violation")
 BAD_REQUEST = 400
-"""The status with which a content filter refuses; with any other status such words are about something else."""
+"""The status of a content filter's refusal; with any other status, similar words mean something else."""
 FILTERED = "The provider's content filter refused to let this be answered."
 TEXT_PARTS = frozenset({"text", "output_text", "refusal"})
 """Kinds of parts that hold the model's words; others hold its thoughts, pictures or tool calls."""
 CUT_OFF = frozenset({"length", "max_output_tokens"})
-"""Reasons for the end of an answer that is longer than the model may write."""
+"""Reasons for the end of an answer which mean that it reached the limit on its length."""
 LIMITS: dict[Api, tuple[str, str]] = {
     "chat": ("max_completion_tokens", "max_tokens"),
     "responses": ("max_output_tokens", "max_output_tokens"),
 }
-"""The name of the limit on an answer: the service's own, and that of older endpoints."""
+"""By API, the field that limits the length of an answer: its present name, and that of older endpoints."""
 SECONDS_TO_CLOSE = 0.8
 KEPT_HEADERS = ("content-type", "location", "retry-after", "date")
 SHOWN_ADDRESS = 200
@@ -87,7 +87,7 @@ NAME_LENGTH = 200
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """An HTTP answer, good or bad. ``retry_after`` and ``date`` are headers as sent, "" when there is none."""
+    """An HTTP answer of any status. ``retry_after`` and ``date`` are headers as sent, "" when absent."""
 
     status: int
     content: bytes
@@ -177,7 +177,7 @@ def _connect(at: Address, max_bytes: int) -> AsyncOpenAI:
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # noqa: PLC0415  half a second that only its users wait
 
     class BoundedClient(DefaultAsyncHttpxClient):
-        """Follows no redirect, and reads at most ``max_bytes`` of any body, before and after decompression."""
+        """An HTTP client that follows no redirect and reads at most ``max_bytes`` of a body, also once decompressed."""
 
         async def send(self, request: Any, **options: Any) -> Any:  # noqa: ANN401  httpx or its successor
             options |= {"stream": True, "follow_redirects": False}

@@ -42,9 +42,9 @@ E = TypeVar("E", BackendError, BudgetSpent)
 T = TypeVar("T")
 
 LONGEST_WAIT = 300.0
-"""Seconds. A provider that asks for a longer wait has no quota left tonight."""
+"""Seconds; a provider that asks for a longer wait is taken to have no quota left tonight."""
 GZIP = 31
-"""What zlib calls the gzip format."""
+"""The value of zlib's ``wbits`` for the gzip format."""
 QUOTE_LENGTH = 200
 """Characters of a provider's own words in a message."""
 
@@ -54,7 +54,7 @@ class AgentAdvice(Struct, frozen=True, kw_only=True):
 
     name: str
     fixes: Mapping[type[BackendError], str]
-    """What the user can do, by the error."""
+    """By error class, what the user can do about it."""
 
 
 class _Meaning(Struct, frozen=True, kw_only=True):
@@ -116,7 +116,7 @@ MEANINGS = (
         statuses=frozenset(range(500, 600)),
     ),
 )
-"""The first that fits holds: a spent quota also comes as a 429, an unknown model also as a 400."""
+"""The kinds of failure; the first that matches holds: a spent quota also comes as a 429, an unknown model as a 400."""
 
 _PATTERNS = MappingProxyType({meaning.error: re.compile(meaning.phrases, re.IGNORECASE) for meaning in MEANINGS})
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b|\bAPI Error: (\d{3})\b")
@@ -125,7 +125,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
-"""An escape of a JSON string: a pair of surrogates, a lone one (the group), or any other."""
+"""Matches an escape of a JSON string: a surrogate pair, a lone surrogate (the group), or any other escape."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _RESET = re.compile(r"(?:resets?|try again) (?:at |on )?((?!in |later)[^.()]{2,40})", re.IGNORECASE)
 
@@ -220,7 +220,7 @@ def raise_if_ended_early(
 ) -> None:
     """Raise the fitting error when we ended the child, or a signal killed it.
 
-    ``words`` is its last complaint, and ``status`` the HTTP status that the complaint named.
+    ``words`` is the child's last complaint, and ``status`` the HTTP status that the complaint named.
     """
     if ended.waiting:
         raise classify_failure(advice, words or "rate limit", status=status, retry_after=ended.waiting)

@@ -43,14 +43,14 @@ OUTPUT_LIMIT = 16 * 2**20
 TICK = 0.25
 """Seconds between two looks at what a child has written."""
 LONGEST_WAIT = 2.0
-"""Seconds a child may wait before its own retry; a longer wait is ours, and no child is kept for it."""
+"""Seconds a child may wait before its own retry; before a longer wait we end it and wait ourselves."""
 STARTING, SLACK = 15.0, 0.5
-"""Seconds a CLI may take to start on a busy machine, and to report by itself that a call has timed out."""
+"""Seconds that a CLI gets to start on a busy machine, and to report by itself that a call has timed out."""
 USED_UP = 0.8
-"""The part of a call's deadline after which a lost call has used all of it: there is no time for another."""
+"""The share of a call's deadline after which a lost call leaves no time for a retry."""
 
 ReadSeconds = Callable[[str], float]
-"""From what a child has printed so far: the seconds it announces to wait, or the seconds it may stay silent."""
+"""From a child's output so far, computes the seconds it announces to wait, or those it may stay silent."""
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -61,15 +61,15 @@ class Ended(Struct, frozen=True, kw_only=True):
     stdout: str = ""
     stderr: str = ""
     seconds: float = 0.0
-    """Wall time."""
+    """Wall time from start to end."""
     timed_out: bool = False
-    """We ended it at its deadline, or for being ``silent``."""
+    """Whether we ended the child at its deadline, or for being ``silent``."""
     flooded: bool = False
-    """We ended it for writing more than ``OUTPUT_LIMIT``."""
+    """Whether we ended the child because it wrote more than ``OUTPUT_LIMIT``."""
     waiting: float = 0.0
-    """We ended it because it was about to wait this many seconds."""
+    """Seconds that the child was about to wait when we ended it for that; 0 otherwise."""
     silent: bool = False
-    """It printed nothing for longer than it may, before its deadline."""
+    """Whether we ended the child, before its deadline, because it printed nothing for too long."""
 
 
 class Children:
@@ -87,7 +87,7 @@ class Children:
 
     @property
     def registry(self) -> ChildRegistry:
-        """Where to record what must be restored after a kill."""
+        """The registry in which to record what must be restored after a kill."""
         return self._registry
 
     @contextlib.contextmanager
@@ -175,10 +175,10 @@ class Children:
 
 
 class IdleTimeout:
-    """The seconds that a CLI at work may stay silent, by what it has printed so far.
+    """Computes how many seconds a CLI at work may stay silent, from its output so far.
 
-    Without limit while one of its tools runs, else as long as one call to the model may take. A CLI that retries by
-    itself after a call that took all of that time gets no more: retrying is our business.
+    There is no limit while one of its tools runs, else the time that one call to the model may take. After a call that
+    took all of that time, a CLI that retries by itself gets no more: retrying is our business.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class IdleTimeout:
         is_retrying: Callable[[str], bool],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Both predicates are given everything that was printed."""
+        """Take the time of one call, and two predicates over everything that the CLI printed."""
         self._call_seconds = call_seconds
         self._is_running_tool = is_running_tool
         self._is_retrying = is_retrying
@@ -197,7 +197,7 @@ class IdleTimeout:
         self._heard: float | None = None
 
     def __call__(self, printed: str) -> float:
-        """Return the seconds from now on."""
+        """Return the seconds that the CLI may stay silent from now on."""
         if not printed:
             return self._call_seconds + STARTING
         now = self._now()
@@ -243,7 +243,7 @@ def _watch(
     announced_wait: ReadSeconds | None,
     idle_timeout: ReadSeconds | None,
 ) -> Ended:
-    """Wait for the end of a child, or for a reason to end it; only the reasons are filled in."""
+    """Wait until a child ends or must be ended; the result holds only the reason to end it."""
     seen, heard = 0, time.monotonic()
     allowed = idle_timeout("") if idle_timeout else math.inf
     while (left := deadline - time.monotonic()) > 0:
@@ -268,7 +268,7 @@ def _watch(
 
 
 def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
-    """End children and everything they started, politely first; also what a child that ended by itself has left."""
+    """End children and all processes that they started, politely first; also those that an ended child left running."""
     alive = [child for child in children if child.poll() is None]
     family = [process for child in alive for process in _find_descendants(child.pid)]
     for child in alive:
@@ -307,7 +307,7 @@ def _measure(output: IO[bytes]) -> int:
 
 
 def _peek(output: IO[bytes]) -> str:
-    """Read what has been written so far, without moving the offset, which the writing child shares."""
+    """Read the output so far without moving the file offset, which the writing child shares."""
     if sys.platform == "win32":
         return ""
     return os.pread(output.fileno(), OUTPUT_LIMIT, 0).decode("utf-8", "replace")

@@ -29,26 +29,26 @@ Record = dict[str, Any]
 """One line of a session file, decoded."""
 
 MAX_TURNS = 8
-"""Requests to the model, or steps, after which an agent that was put back is stopped: the next moves are judged."""
+"""Turns after which an agent that resumed a session is stopped, because only its next moves are judged."""
 MAX_STEPS = 3 * MAX_TURNS
-"""Steps that are returned at most, as an agent is stopped some time after its last turn."""
+"""The most steps returned of an agent that resumed a session: it is stopped some time after its last turn."""
 CONTINUE = "continue"
-"""What an agent is told that was cut off in the middle of a turn."""
+"""The prompt for an agent that resumes in the middle of a turn."""
 LARGEST = 512 * 2**20
 """Bytes of a session file that are read at most."""
 OPAQUE = frozenset({"data", "encrypted_content", "image_url", "signature"})
-"""Keys of what a provider has signed, encrypted or encoded: it is sent back as it is, or not at all."""
+"""Keys of values that a provider has signed, encrypted or encoded: each is sent back unchanged, or not at all."""
 THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
-"""Types of what a model thought: signed or encrypted as a whole."""
+"""Types of a model's reasoning blocks, which are signed or encrypted as a whole."""
 NAMING = frozenset({"name", "key", "header", "variable"})
 """Fields whose text names another field: ``{"name": "DB_PASSWORD", "value": "…"}``."""
 HIDDEN = "[redacted]"
 SHALLOW = 3
-"""Parts of the shortest recorded folder whose name is moved: "/", "/home" and the like occur for other reasons."""
+"""The fewest path parts of a recorded folder that is replaced: "/", "/home" and the like occur for other reasons."""
 SHOWN = 5
-"""Files that a note names."""
+"""The most file names in a note."""
 PART = 1500
-"""Characters kept of the beginning, and of the end, of what a step holds."""
+"""Characters kept of the beginning, and of the end, of a long text in a step."""
 
 
 class Edit(Struct, frozen=True, kw_only=True):
@@ -62,13 +62,13 @@ class SessionCopy(Struct, frozen=True, kw_only=True):
     """A session cut before a moment, ready to be resumed."""
 
     content: bytes
-    """Nothing when no conversation preceded the cut: then there is nothing to resume."""
+    """The session file; empty when no conversation preceded the cut, so that there is nothing to resume."""
     id: str
-    """Its new id."""
+    """The new id of the session."""
     path: str = ""
-    """Where it belongs in the home of the agent, if it has a place there."""
+    """The file's path in the home of the agent; "" if it has no place there."""
     folder: str = ""
-    """The recorded folder that the workspace stands for in it; "" if none was moved."""
+    """The recorded folder that the copy replaces by the workspace; "" if none is replaced."""
     edits: tuple[Edit, ...] = ()
 
 
@@ -98,7 +98,7 @@ def _decode(line: bytes) -> Record:
 
 
 class Mover:
-    """Changes the texts of a copy: secrets are taken out, and the recorded folder becomes the workspace."""
+    """Changes the texts of a copied session: removes secrets, and replaces the recorded folder by the workspace."""
 
     def __init__(self, records: Sequence[Record], env: Mapping[str, str], *, recorded: str, workspace: Path) -> None:
         texts = tuple(dict.fromkeys(text for record in records for text in _list_texts(record)))
@@ -106,7 +106,7 @@ class Mover:
         self._redacted = Redactor(values=values).redact_all(texts)
         self._workspace = str(workspace)
         self.folder = recorded.rstrip("/\\") if len(PurePath(recorded).parts) >= SHALLOW else ""
-        """The recorded folder, "" where it is not moved."""
+        """The recorded folder, "" where it is not replaced."""
         self._named = re.compile(re.escape(self.folder) + r"(?![\w.-])") if self.folder else None
 
     def holds_secret(self, value: Any) -> bool:  # noqa: ANN401  any JSON
@@ -114,7 +114,7 @@ class Mover:
         return any(text in self._redacted for text in _list_texts(value))
 
     def move(self, value: Any) -> Any:  # noqa: ANN401  any JSON
-        """Return a JSON value with every text in it changed, but for thoughts, which a provider has signed."""
+        """Return a JSON value with every text in it changed, except reasoning, which a provider has signed."""
         if isinstance(value, dict) and value.get("type") in THOUGHTS:
             return value
         if isinstance(value, str):
@@ -129,7 +129,7 @@ class Mover:
         return [self.move(inner) for inner in value] if isinstance(value, list) else value
 
     def _read_named(self, value: Record) -> dict[str, str]:
-        """Return the fields of an object whose secrets only their names give away, without them."""
+        """Return, redacted, the fields of an object whose secrets only a name gives away."""
         hidden = self._redacted.get(_spell_named(value))
         try:
             return msgspec.json.decode(hidden, type=dict[str, str]) if hidden else {}
@@ -138,7 +138,7 @@ class Mover:
 
 
 def _list_named(value: Record) -> dict[str, str]:
-    """Return the texts of an object in which a name says that there is a secret; nothing for any other object."""
+    """Return the texts of an object in which a name tells of a secret; return {} for any other object."""
     texts = {key: inner for key, inner in value.items() if isinstance(inner, str) and len(inner) <= PART}
     telling = (key if key.casefold() not in NAMING else inner for key, inner in texts.items())
     return texts if any(is_secret_name(name.replace("-", "_")) for name in telling) else {}
@@ -165,7 +165,7 @@ def _list_texts(value: Any) -> Iterator[str]:  # noqa: ANN401  any JSON
 
 
 def find_recorded_folder(cwd: str, folder: str) -> str:
-    """Return the recorded folder that became the top of the workspace, from where the session was and is to start."""
+    """Return the recorded counterpart of the workspace's top, from the session's ``cwd`` and its start ``folder``."""
     inside = f"/{folder}" if folder else ""
     return cwd.removesuffix(inside) if inside else cwd
 
@@ -188,7 +188,7 @@ def shorten_arguments(given: Any) -> str:  # noqa: ANN401  any JSON
 
 
 def describe_state(edits: Sequence[Edit], committed_at: float | None) -> str:
-    """Return a clause on the edits that the copied commit lacks, "" when there are none, or when nothing was copied."""
+    """Return a clause that lists edits the copied commit lacks; "" when it lacks none, or nothing was copied."""
     if committed_at is None:
         return ""
     missing = dict.fromkeys(edit.path for edit in edits if _read_time(edit.at) > committed_at)
@@ -208,7 +208,7 @@ def _read_time(at: str) -> float:
 
 
 def choose_prompt(assignment: Assignment) -> str:
-    """Return what the agent is told: the request, or to continue with what it was cut off from."""
+    """Return the prompt for the agent: the request, or ``CONTINUE`` when it resumes in the middle of a turn."""
     put_back = assignment.put_back
     return CONTINUE if put_back and put_back.kind is CutKind.DECISION else assignment.user
 
@@ -219,10 +219,10 @@ def limit_turns(assignment: Assignment, limit: int) -> int:
 
 
 def finish(trajectory: Trajectory, steps: Iterable[Step], copy: SessionCopy, place: Workspace) -> Trajectory:
-    """Return the trajectory of an agent that was put back, with what it did and on which state.
+    """Return the trajectory of an agent that was put back, with its steps and a note on the state it started from.
 
-    What it did names the recorded folder again, as what it is compared with does. Being stopped after a few turns is no
-    fault of the agent: it was not asked to come to an end.
+    In its steps the recorded folder's name replaces the workspace's, as in the steps they are compared with. Being
+    stopped after a few turns is no fault of the agent: it was not asked to come to an end.
     """
     state = describe_state(copy.edits, place.committed_at)
     notes = [state] if state else []

@@ -24,7 +24,7 @@ from skillopt_sleep.backends.workspace import Workspace
 from skillopt_sleep.model.rollout import CheckCommand, CommandRun, Ending, Trajectory
 
 Confine = Callable[[Sequence[str], Path, Path, Path], Sequence[str]]
-"""From a command, the two folders it may write in (workspace, scratch) and its working folder: the confined command."""
+"""Wraps a command in a sandbox: takes it, the two folders it may write in (workspace, scratch) and its cwd."""
 
 TAIL = 600
 """Characters of a command's output that are kept."""
@@ -42,16 +42,16 @@ for family, address in ((socket.AF_INET, ("127.0.0.1", int(sys.argv[1]))), (geta
     except OSError:
         pass
 """
-"""Tries what a sandbox must allow, and what it must not: a file outside, a server, and a socket in the file system."""
+"""A script that tries what a sandbox must allow (a file inside) and refuse (a file outside, a server, a socket)."""
 
 FAMILIES = (2, 10, 16)
-"""The socket families a command may open: both of the internet's, and netlink, which asks the system about it."""
+"""The socket families a command may open: IPv4, IPv6, and netlink, which asks the system about its network."""
 SYSTEMS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""For each processor: its number in a filter, and the number of the system call that opens a socket."""
+"""By processor, its number in a seccomp filter, and the number of the system call ``socket``."""
 IO_URING = 425
-"""The system call that sets up a queue, through which sockets could be opened past any filter."""
+"""The number of ``io_uring_setup``, whose queues could open sockets past any filter."""
 X32_CALLS = 0x40000000
-"""Where the x32 system calls begin, which do the same under other numbers."""
+"""The first number of the x32 system calls, which repeat the others under other numbers."""
 FILTER = "sockets.bpf"
 
 TOOL_VARIABLES = frozenset(
@@ -72,13 +72,13 @@ SYSTEM_VARIABLES = frozenset(
         *("SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT"),
     }
 )
-"""What an agent's CLI needs besides, to find its login and its proxy; compared in capitals."""
+"""Further variables that an agent's CLI needs to find its login and its proxy; compared in capitals."""
 
 
 def build_agent_environment(env: Mapping[str, str], *, prefixes: tuple[str, ...], settings: str = "") -> dict[str, str]:
-    """Return the environment of an agent's CLI at work, without the user's secrets for anything else.
+    """Return the environment of an agent's CLI at work, without the user's other secrets.
 
-    It holds what says where things are, the variables with these ``prefixes``, and those named in ``settings``, on
+    It holds the variables that say where things are, those with these ``prefixes``, and those named in ``settings``, on
     which its login depends.
     """
     named = frozenset(re.findall(r"\w+", settings))
@@ -150,7 +150,7 @@ def add_results(
     env: Mapping[str, str],
     keep: tuple[str, ...] = (),
 ) -> Trajectory:
-    """Add the agent's changes, and the outcome of commands, whose environment keeps the variables in ``keep``.
+    """Add to a trajectory the agent's changes and the outcomes of commands, which see the variables in ``keep``.
 
     A workspace that the agent broke is how the trajectory ends. Raises ``TimedOut`` when the children are closed.
     """
@@ -186,7 +186,7 @@ def run_commands(
 
 
 def find_flaw(children: Children, confine: Confine, env: Mapping[str, str]) -> str:
-    """Try out a sandbox: return "" when it really confines, else what went wrong, in one line."""
+    """Test a sandbox: return "" when it confines a command, else what went wrong, in one line."""
     with children.open_folder() as folder, _open_server() as server, _open_door(folder) as door:
         workspace, scratch = folder / "workspace", folder / "tmp"
         workspace.mkdir()
@@ -214,7 +214,7 @@ def _open_server() -> socket.socket:
 
 @contextlib.contextmanager
 def _open_door(folder: Path) -> Iterator[socket.socket | None]:
-    """Yield a listening socket in a folder, None when this system has none, or none with so long a name."""
+    """Yield a listening socket in a folder; None when the system has none, or the path is too long for one."""
     if not hasattr(socket, "AF_UNIX"):
         yield None
         return

@@ -65,7 +65,7 @@ FATAL: Mapping[str, type[FatalBackend]] = {
     "quota_exhausted": QuotaExhausted,
 }
 SEEN_BY_PROBE = frozenset({"not_installed", "not_logged_in", "too_old"})
-"""Errors that a CLI reports without a model call; the others show at the first one."""
+"""Errors that a CLI reports without a model call; any other error shows at the first call."""
 
 TRANSIENT: Mapping[str, type[TransientBackend]] = {
     "empty": EmptyReply,
@@ -77,7 +77,7 @@ TRANSIENT: Mapping[str, type[TransientBackend]] = {
 
 
 class Faults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Shares of calls that transport loses, by the error; at most 1 together."""
+    """By transport error, the share of calls that it loses; all shares together are at most 1."""
 
     empty: float = 0.0
     rate_limited: float = 0.0
@@ -111,7 +111,7 @@ class SimulatedBackend:
     world: str = ""
     """Path of a world file; "" = the bundled demo world."""
     worlds: World | None = None
-    """The world itself, instead of a file."""
+    """A world as an object, in place of a file."""
     seed: int = 0
     model: str = "simulated"
     skill: float = 1.0
@@ -166,7 +166,7 @@ class SimulatedBackend:
 
     @property
     def priced(self) -> bool:
-        """The agent names no price."""
+        """False: the simulated agent names no price."""
         return False
 
     def probe(self) -> Health:

@@ -27,12 +27,12 @@ from skillopt_sleep.model.rollout import Assignment, ReplayMode, get_skill_name
 DIFF_LIMIT = 40_000
 """Characters of a diff that are kept: half as much again as a judge is shown."""
 FILE_LIMIT = 200
-"""Files of an empty workspace that are looked at."""
+"""The most files that are read of a workspace that began empty."""
 SIZE_LIMIT = 200_000
-"""Bytes of a file beyond which only its size is reported."""
+"""Bytes of the largest file whose text is reported; of a larger one only the size is."""
 TEXT_SUFFIXES = frozenset({".md", ".txt"})
 MATERIAL = frozenset({"scripts", "references", "assets", "templates", "examples", "resources"})
-"""Folders of a skill that the skill may point the agent to, and that no agent looks into by itself."""
+"""Folders to which a skill may point the agent; no agent looks into them by itself."""
 HARMLESS_KEYS = (
     *("name", "description", "license", "version", "metadata", "when_to_use", "when-to-use", "argument-hint"),
     *("paths", "globs", "disable-model-invocation", "user-invocable"),
@@ -40,7 +40,7 @@ HARMLESS_KEYS = (
 """Keys of a frontmatter that only describe a text; others can bring hooks, permissions, servers or a model."""
 _FRONTMATTER = re.compile(rb"\A---[ \t]*\n(?P<head>.*?\n)??---[ \t]*(?:\n|\Z)", re.DOTALL)
 _OTHER_BREAKS = re.compile(rb"\r|\xc2\x85|\xe2\x80[\xa8\xa9]")
-"""What begins a new line for some readers of YAML, and not here."""
+"""Characters that begin a new line for some readers of YAML, but not for this module."""
 _HARMLESS_LINE = re.compile(rf"(?:{'|'.join(HARMLESS_KEYS)})[ \t]*:".encode())
 
 
@@ -52,9 +52,9 @@ class Layout(Struct, frozen=True, kw_only=True):
     memory: str
     """Its memory file."""
     settings: tuple[str, ...] = ()
-    """Names, in lower case, of its configuration, which could bring hooks, permissions and environment with it."""
+    """Names, in lower case, of the agent's configuration, which could bring hooks, permissions and environment."""
     texts: tuple[str, ...] = ()
-    """Names in such a folder below which text is kept; see ``sanitize_checkout``."""
+    """Names inside a folder of ``settings`` below which text is kept; see ``sanitize_checkout``."""
 
     def find_place(self, document: Document) -> Path:
         """Return where a document belongs, relative to the top of the workspace."""
@@ -68,15 +68,15 @@ class Workspace:
 
     def __init__(self, folder: Path, root: Path, cwd: Path, checkout: Checkout | None) -> None:
         self.folder = folder
-        """Everything that is thrown away afterwards."""
+        """The folder with the workspace and all that is thrown away with it."""
         self.root = root
-        """The top of the workspace in it."""
+        """The top folder of the workspace."""
         self.cwd = cwd
         """Where the agent starts."""
         self.scratch = folder / "tmp"
         """Where the agent may put temporary files."""
         self.broken = ""
-        """How the agent broke the workspace, once ``read_changes`` has found that out."""
+        """How the agent broke the workspace; set by ``read_changes``."""
         self.committed_at = checkout.committed_at if checkout else None
         """When the copied commit was made, in seconds since 1970; None for an empty workspace."""
         self._checkout = checkout
@@ -157,7 +157,7 @@ def sanitize_checkout(root: Path, settings: Collection[str], texts: Collection[s
 
 
 def _reduce_to_text(place: Path, texts: Collection[str]) -> None:
-    """Keep only plain text in a folder of settings; remove a single file."""
+    """Keep only plain text in a configuration folder; remove it if it is a single file."""
     if not place.is_dir():
         place.unlink()
         return
@@ -205,7 +205,7 @@ def _reduce_frontmatter(file: Path) -> None:
 
 
 def _put(root: Path, place: Path, content: bytes | None) -> None:
-    """Write a file in its place, or remove it when there is no content; follow no link of the project."""
+    """Write a file to its place, or remove it when ``content`` is None; follow no link of the project."""
     parents = [root.joinpath(*place.parts[:depth]) for depth in range(1, len(place.parts))]
     target = root / place
     if content is None:
@@ -223,13 +223,13 @@ def _put(root: Path, place: Path, content: bytes | None) -> None:
 
 
 def _find_folder(root: Path, folder: str) -> Path:
-    """Return a folder of the workspace; its top when there is none of that name, or when it leads outside."""
+    """Return a folder of the workspace; the top one when none has that name, or it leads outside."""
     named = root / folder
     return named if named.is_dir() and named.resolve().is_relative_to(root.resolve()) else root
 
 
 def _unlock(folder: Path) -> None:
-    """Make readable and removable again what the agent locked: folders, and files it may no longer read itself."""
+    """Restore the permissions to read and remove what the agent locked: folders, and unreadable files."""
     for path, folders, files in os.walk(folder):
         for name in (*folders, *files):
             entry = os.path.join(path, name)  # noqa: PTH118  thousands of them
@@ -241,7 +241,7 @@ def _unlock(folder: Path) -> None:
 
 
 def _read_files(root: Path) -> dict[str, str]:
-    """Return the text of every file of a small workspace by its name; of other content its size."""
+    """Return, by name, the text of every file of a small workspace; for other content only its size."""
     found: dict[str, str] = {}
     for path, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in {".git", "node_modules"})

@@ -1,1 +1,1 @@
-"""What every model call passes: ledger, retry, budget, limiter, then the backend."""
+"""The chain that every model call passes: ledger, retry, budget, limiter, then the backend."""

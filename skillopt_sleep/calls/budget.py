@@ -31,30 +31,30 @@ from skillopt_sleep.model.rollout import Assignment
 
 CHARS_PER_TOKEN = 4
 EXPECTED_OUTPUT_TOKENS = 600
-"""The least expected of an answer, even if those before it were shorter."""
+"""The fewest tokens expected of an answer, even if those before it were shorter."""
 EXPECTED_WORK_TOKENS = 15_000
-"""The same for an agent at work: two or three requests, each with its own instructions and tools."""
+"""The fewest tokens expected of an agent's work: two or three requests with instructions and tools."""
 FIRST_OUTPUT_TOKENS = 32_000
-"""Reserved for the first answer of its kind: few models write more unless they are asked to."""
+"""Tokens reserved for the first answer of its kind: few models write more unless they are asked to."""
 FIRST_WORK_TOKENS = 150_000
-"""The same for an agent at work."""
+"""Tokens reserved for the first work of an agent, before any of its kind is known."""
 EXPECTED_PUT_BACK_TOKENS, FIRST_PUT_BACK_TOKENS = 100_000, 300_000
-"""Both for an agent that is put back into a session: each of its requests carries the whole conversation."""
+"""The same two for an agent that resumes a session: each of its requests carries the whole conversation."""
 MINUTES_GRACE = 30.0
 """Seconds after the cap on minutes at which a call that began before it is ended."""
 LOOK_AGAIN = 1.0
-"""Seconds after which a call that waits for room looks at the clock."""
+"""Seconds after which a call that waits for room checks the time again."""
 HEADROOM = 2.0
-"""How many times the dearest earlier call one call may cost, if enough is left."""
+"""How many times the price of the dearest earlier call one call may cost, if enough is left."""
 
 
 class Need(Struct, frozen=True, kw_only=True):
-    """What a call needs."""
+    """The tokens and dollars that a call needs."""
 
     least_tokens: float
-    """If less is left, the call is not worth sending."""
+    """The fewest tokens with which the call is worth sending."""
     tokens: float
-    """What to reserve for it."""
+    """The tokens to reserve for the call."""
     least_usd: float
     price_known: bool
 
@@ -65,13 +65,13 @@ class Reservation(Struct, frozen=True, kw_only=True):
     tokens: float
     usd: float
     bound: float | None = None
-    """What an agent CLI may be told as its cap on money, None when there is no such cap."""
+    """The dollars that an agent CLI may be given as its own cap, None when there is no such cap."""
     first: bool = False
-    """No price of its kind is known yet."""
+    """Whether no price is known yet for calls of this kind."""
     whole: bool = True
-    """It has everything that is left."""
+    """Whether the reservation is all the money that is left."""
     line: str = ""
-    """The model; see ``Budget.reserve``."""
+    """The model that is called; see ``Budget.reserve``."""
 
 
 class _CallKind:
@@ -84,11 +84,11 @@ class _CallKind:
 
     @property
     def is_free(self) -> bool:
-        """Whether there are replies, and none of them named a price above zero."""
+        """Whether calls of this kind were answered, and none named a price above zero."""
         return self._answered and self._usd == 0.0
 
     def estimate(self, prompt: Prompt, *, usual_usd: float) -> Need:
-        """Return what one more call needs; ``usual_usd`` is the price of any call, for a kind without one."""
+        """Return what one more call needs; ``usual_usd`` is the price for a kind whose own is unknown."""
         sent = _count_sent(prompt)
         least = sent + max(self._beyond_prompt, EXPECTED_OUTPUT_TOKENS)
         reserved = least
@@ -167,7 +167,7 @@ class Budget:
     ) -> None:
         """Book the outcome of a reserved call.
 
-        A lost call counts, with what it cost nevertheless; one that was never sent does not.
+        A lost call counts, with whatever it cost; one that was never sent does not.
         """
         usage = reply.usage if reply else Usage()
         tokens = usage.input_tokens + usage.output_tokens
@@ -287,7 +287,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgeted:
-    """Reserves, sends and settles.
+    """Reserves budget for a call, sends it and books the outcome.
 
     A call that an agent CLI stopped at its share of the money is sent again with a larger share if there is more.
     """
@@ -296,9 +296,9 @@ class Budgeted:
     send: SendOnce
     progress: Progress | None = None
     line: str = ""
-    """The model; see ``Budget.reserve``."""
+    """The model that is called; see ``Budget.reserve``."""
     priced: bool = True
-    """Whether it may name a price."""
+    """Whether the backend may name a price."""
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
         """Send once, within the caps."""

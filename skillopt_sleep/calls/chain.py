@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 4
 ATTEMPTS_AFTER_TIMEOUT = 2
-"""A call that hung once may be unlucky; it is worth one more deadline, not three."""
+"""Attempts for a call that timed out: one timeout may be bad luck, worth one more deadline, not three."""
 OPTIONAL_PHASES = frozenset({"label"})
-"""Phases that a night can do without, asked before those that it needs."""
+"""Phases that a night can do without, and that come before those it needs."""
 FIRST_WAIT = 1.0
 LONGEST_WAIT = 60.0
-"""Seconds before the first retry, on average, and at most before any."""
+"""The longest wait before a retry, in seconds; ``FIRST_WAIT`` is the average wait before the first one."""
 
 
 def chain(
@@ -94,7 +94,7 @@ class Breaker:
         self._in_doubt = False
 
     def count_attempts(self, most: int, phase: str) -> int:
-        """Return how often a call of this phase may be tried, where ``most`` is the number without the breaker.
+        """Return how often a call of this phase may be tried; ``most`` is the number without the breaker.
 
         An optional call leaves the last attempt to the call after it, which shows whether the backend is down or only
         the optional prompt fails. So both together ask a backend that is down as often as one call alone.
@@ -132,7 +132,7 @@ class Retried:
     """Called with the seconds of each wait before it begins; what it raises is passed on."""
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Answer, or raise the last attempt's error."""
+        """Answer the prompt, or raise the last attempt's error."""
         number = 1
         while True:
             try:

@@ -22,13 +22,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 RESERVE = 256 * 2**20
-"""Bytes of memory that are left to everything else."""
+"""Bytes of free memory that are left for everything else on the machine."""
 LIMIT, USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-"""A container's own memory limit, and what it uses of it."""
+"""The files with a container's own memory limit, and the memory it uses."""
 CALM = 10
-"""Answers in a row after which one more call may be in flight again."""
+"""Answers in a row after which the limit on calls in flight rises by one."""
 GROWING = 3.0
-"""Seconds in which a new process takes the memory it needs: until then it counts as if it had none yet."""
+"""Seconds in which a new process takes its memory; until then the limiter counts it as still to be taken."""
 
 
 class Pool:
@@ -155,7 +155,7 @@ class Limiter:
             self._changed.notify()
 
     def _has_room(self) -> bool:
-        """Tell whether one more call fits into memory beside those that still grow."""
+        """Tell whether the memory for one more call is free, besides what recently started calls will still take."""
         if not self._footprint or not self._in_flight:
             return True
         now = self._clock.monotonic()
@@ -166,12 +166,12 @@ class Limiter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limited:
-    """Sends while holding a slot."""
+    """Sends a call while it holds a slot of the limiter."""
 
     limiter: Limiter
     send: SendOnce
     admit: Callable[[Prompt], Prompt] = lambda prompt: prompt
-    """Makes the prompt ready to be sent now; what it raises is passed on."""
+    """Prepares the prompt for being sent now; what it raises is passed on."""
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
         """Send once there is room."""
@@ -187,7 +187,7 @@ class Limited:
 
 
 def _raise_first(errors: Sequence[BaseException], awaited: Sequence[Awaiting]) -> None:
-    """Raise what ended the work; a cap that left questions unasked is met again when these are due."""
+    """Raise the error that ended the work; a spent cap gives way to awaited answers, as it will be met again."""
     capped = all(isinstance(error, BudgetSpent) for error in errors)
     if errors and not (capped and awaited):
         raise next((error for error in errors if isinstance(error, FatalBackend)), errors[0])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 SAME_TIME = 1.0
-"""Seconds by which a run that ends at its deadline may be measured shorter."""
+"""Seconds by which the measured time of a run that ends at its deadline may fall short of it."""
 
 
 class Send(Protocol):
@@ -100,11 +100,11 @@ class Recorded:
     _told: HoldsReplies | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Look once at what every call would have to."""
+        """Find out once whether the backend is to be told of stored replies."""
         object.__setattr__(self, "_told", self.backend if isinstance(self.backend, HoldsReplies) else None)
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
-        """Send once."""
+        """Send the prompt once, and record the outcome."""
         started = self.clock.monotonic()
         attempt = Attempt(phase=phase, role=self.role, number=number)
         sent = prompt
@@ -159,7 +159,7 @@ def _send(backend: Backend, prompt: Prompt) -> Reply:
 
 
 def _require_finished(reply: Reply, prompt: Prompt) -> None:
-    """Raise ``BudgetSpent`` for a run that the cap on minutes cut short: that says nothing about the agent."""
+    """Raise ``BudgetSpent`` for an agent's run that the cap on minutes cut short: it tells nothing of the agent."""
     left = prompt.within.seconds
     if left is None or not isinstance(reply, Trajectory) or reply.ending is not Ending.OUT_OF_TIME:
         return

@@ -27,7 +27,7 @@ class Scoring(enum.StrEnum):
     EXACT = "exact"
     """Equal to one of the answers, ignoring case, punctuation, articles and white space."""
     CONTAINS = "contains"
-    """Contains one of the answers. For data that was scored so; an answer that lists everything wins."""
+    """Contains one of the answers. Only for data once scored so: a response that lists everything is right."""
     F1 = "f1"
     """Word F1 with one of the answers is at least ``pass_at``."""
     REGEX = "regex"
@@ -57,7 +57,7 @@ _FRACTION = re.compile(
     r"(?<![\d/.,])(?P<over>[-+\N{MINUS SIGN}]?\d+(?:\.\d+)?)\s*/\s*(?P<under>\d+(?:\.\d+)?)(?!\s*/|\d)"
 )
 _HASHED = re.compile(r"^####[ \t]*(?P<said>\S*\d\S*)\s*\Z", re.MULTILINE)
-"""The end of a worked sum in data sets such as GSM8K: the number after four hashes."""
+"""Matches the end of a worked sum in data sets such as GSM8K: the number after four hashes."""
 _LETTER_FIRST = re.compile(r"\A\W*(?P<letter>[A-Za-z])(?:\W|\Z)")
 _LETTER_NAMED = re.compile(r"\b(?:option|choice|answer)\W+(?:is\W+)?(?P<letter>[A-Z])\b")
 _MARKS = string.punctuation + "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00bf\u00a1"
@@ -105,7 +105,7 @@ def normalize_answer(text: str) -> str:
 
 
 def compute_word_f1(given: str, wanted: str) -> float:
-    """F1 of the words of two texts in normal form, 0 to 1; two empty texts are equal."""
+    """Return the F1 score, 0 to 1, of the words of two texts in normal form; two empty texts are equal."""
     a, b = normalize_answer(given).split(), normalize_answer(wanted).split()
     if not a or not b:
         return float(a == b)
@@ -135,15 +135,15 @@ def _score(response: str, expected: Expected) -> tuple[bool, float]:
 
 
 def _is_equal(given: str, answer: str) -> bool:
-    """Equal in normal form; answers that are all punctuation are compared as they are."""
+    """Tell whether two texts are equal in normal form; texts that are all punctuation are compared as they are."""
     wanted = normalize_answer(answer)
     return normalize_answer(given) == wanted if wanted else fold(given) == fold(answer)
 
 
 def _find_letter(text: str, choices: Mapping[str, str]) -> str | None:
-    """Return the letter of the choice a text names: its text, a leading letter, "option B".
+    """Return the letter of the choice that a text names: by its text, a leading letter, or "option B".
 
-    Else the one text it contains.
+    Failing these, the letter of the only choice whose text it contains.
     """
     wanted = normalize_answer(text)
     exact = [letter for letter, choice in choices.items() if normalize_answer(choice) == wanted]
@@ -205,9 +205,9 @@ def _find_choice_flaw(answer: str, expected: Expected) -> str:
 
 
 def _find_number_flaw(answer: str, expected: Expected) -> str:  # noqa: ARG001  one signature for all
-    """Return the number of a reference, which holds one number, perhaps with a currency or a unit.
+    """Return why a reference is not one plain number, perhaps with a currency or a unit; "" if it is.
 
-    Of several, nobody knows which one is meant.
+    Of several numbers, nobody knows which one is meant.
     """
     shown = excerpt(answer, 40)
     answer = find_final_answer(answer)

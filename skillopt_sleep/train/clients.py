@@ -1,4 +1,4 @@
-"""The clients of a run: how the models of the two roles are named, brought along, and called.
+"""Handles the clients of a run: how the models of the two roles are named, supplied by the user, and called.
 
 A role takes any backend of this program, or any object with the ``chat`` method of the reference's clients. Either way
 every call passes the run's ledger, retries, caps and limits: environments get an ``AskClient``, never the model itself.
@@ -69,7 +69,7 @@ def as_backend(given: object, role: str) -> Backend:
 
 
 def as_ask(chat_client: ChatClient) -> Ask:
-    """Return a chat client as the ``Ask`` that judges and analysts take; the trainer's own clients are one already."""
+    """Return a chat client as the ``Ask`` that judges and analysts take; the trainer's own clients already are one."""
     return cast("Ask", chat_client) if callable(chat_client) else _ChatAsk(client=chat_client)
 
 
@@ -83,9 +83,9 @@ class OpenAIChatClient:
     """
 
     priced = False
-    """It reports no price."""
+    """False: the client reports no price."""
     takes_limits = True
-    """It honours the limit of an answer; see ``OpenAIBackend``."""
+    """True: it honours the limit on an answer's length; see ``OpenAIBackend``."""
 
     def __init__(
         self,
@@ -154,12 +154,12 @@ class OpenAIChatClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatBackend:
-    """A ``ports.Backend`` over somebody's ``chat`` method; options that the method does not take are dropped."""
+    """A ``ports.Backend`` that calls a given ``chat`` method, without the options that the method does not take."""
 
     chat: Callable[..., object]
     client: object
     _takes: frozenset[str] | None = field(init=False, repr=False)
-    """The names of its parameters; None means any."""
+    """The names of the parameters of ``chat``; None means it takes any."""
 
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.chat).parameters.values()
@@ -169,7 +169,7 @@ class ChatBackend:
 
     @property
     def name(self) -> str:
-        """The class of the client."""
+        """The name of the client's class."""
         return type(self.client).__name__
 
     @property
@@ -184,7 +184,7 @@ class ChatBackend:
 
     @property
     def takes_limits(self) -> bool:
-        """Whether ``chat`` takes the limit of an answer."""
+        """Whether ``chat`` takes a limit on an answer's length."""
         return self._takes is None or "max_completion_tokens" in self._takes
 
     def probe(self) -> Health:
@@ -222,7 +222,7 @@ class ChatBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskClient:
-    """``train.ports.ChatClient`` over the way to a role's model.
+    """A ``train.ports.ChatClient`` that asks the model of one role through the run's chain of calls.
 
     The same question asked again within one rollout is another sample; the same rollout repeated after a kill asks for
     the same samples, so nothing is paid twice.
@@ -256,7 +256,10 @@ class AskClient:
         sample: int = 0,
         **_options: Any,  # noqa: ANN401  what the reference's clients take
     ) -> tuple[str, dict[str, int]]:
-        """See ``train.ports.ChatClient``; ``schema`` asks for JSON, ``sample`` tells equal questions apart."""
+        """Return the model's answer and its usage; see ``train.ports.ChatClient``. ``schema`` asks for JSON.
+
+        ``sample`` distinguishes equal questions.
+        """
         limit = self.max_completion_tokens or max_completion_tokens
         prompt = Prompt(
             system=system,
@@ -285,7 +288,7 @@ class AskClient:
 
     @property
     def lost(self) -> SleepError | None:
-        """The error of a call that was lost for good; one that ends a run comes first, None means no call was lost.
+        """The error of a call that was lost for good, or None; an error that ends a run takes precedence.
 
         A prompt that was too long is not counted: the environment may shorten it and ask again.
         """
@@ -294,7 +297,7 @@ class AskClient:
         return next((error for error in errors if not isinstance(error, TransientBackend)), next(iter(errors), None))
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Ask as ``ports.Ask``: the same limits, the prompt unchanged."""
+        """Ask with an unchanged prompt, as ``ports.Ask`` does, under the same limits."""
         prompt = msgspec.structs.replace(prompt, max_output_tokens=self.max_completion_tokens)
         token = CALL_OPTIONS.set({"max_completion_tokens": self.max_completion_tokens or 4096, "stage": phase})
         try:
@@ -303,12 +306,12 @@ class AskClient:
             CALL_OPTIONS.reset(token)
 
     def for_rollout(self, *, phase: str, sample: int) -> AskClient:
-        """Return the client of one rollout, which the caller numbers."""
+        """Return a client for one rollout, whose number the caller gives as ``sample``."""
         own: dict[str, Any] = {"_asked": Counter(), "_lost": {}, "_lock": threading.Lock()}
         return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, **own)
 
     def _count_repeat(self, digest: str) -> int:
-        """Return how often this question was asked before; a lost call gives its number back."""
+        """Return how often this question was asked before; a question whose call was lost keeps its number."""
         with self._lock:
             if self._lost.get(digest):
                 return self._lost[digest].pop(0)[0]
@@ -319,7 +322,7 @@ class AskClient:
 class TurnClient:
     """The target's client for an environment that rolls out batches: one object for the whole run.
 
-    ``begin`` tells it which attempt comes next, so that the same question in another attempt is another sample.
+    ``begin`` starts the next attempt, so that the same question in another attempt is another sample.
     """
 
     def __init__(self, ask_client: AskClient) -> None:
@@ -331,11 +334,11 @@ class TurnClient:
         return self._client.model
 
     def begin(self, *, phase: str, sample: int) -> None:
-        """Book the calls that follow under this attempt."""
+        """Start an attempt: assign the calls that follow to it."""
         self._current = self._client.for_rollout(phase=phase, sample=sample)
 
     def chat(self, **asked: Any) -> tuple[str, dict[str, int]]:  # noqa: ANN401  what ``AskClient.chat`` takes
-        """See ``AskClient.chat``; from any thread."""
+        """Ask as ``AskClient.chat`` does; safe to call from any thread."""
         return self._current.chat(**asked)
 
 

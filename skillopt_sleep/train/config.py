@@ -46,7 +46,7 @@ class LRScheduler:
     def get_lr(self, step: int | None = None) -> int:
         """Return the budget of a step, counted from 0.
 
-        By default of the current step, or of the first before any began.
+        The default is the current step, or the first step before any began.
         """
         if step is None and self._chosen is not None:
             return self._chosen
@@ -56,7 +56,7 @@ class LRScheduler:
         return round(self.max_lr - (self.max_lr - self.min_lr) * self.fall(done / self.total_steps))
 
     def fall(self, progress: float) -> float:  # noqa: ARG002  the constant schedule is the same throughout
-        """Return how far the budget has fallen, 0 to 1, at a progress of 0 to 1."""
+        """Return how far the budget has fallen from ``max_lr``, 0 to 1, when this share of the run is done."""
         return 0.0
 
     def state_dict(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class LinearScheduler(LRScheduler):
     mode = "linear"
 
     def fall(self, progress: float) -> float:
-        """Return a straight line."""
+        """Return the progress itself: the budget falls in a straight line."""
         return progress
 
 
@@ -106,17 +106,17 @@ class CosineScheduler(LRScheduler):
     mode = "cosine"
 
     def fall(self, progress: float) -> float:
-        """Half a cosine."""
+        """Return half a cosine of the progress: the budget falls slowly, then fast, then slowly."""
         return 0.5 * (1.0 - math.cos(math.pi * progress))
 
 
 class AutonomousScheduler(LRScheduler):
-    """A budget the optimizer asks for, granted within the bounds."""
+    """A budget that the optimizer asks for, limited to the bounds."""
 
     mode = "autonomous"
 
     def choose(self, asked: int) -> int:
-        """Grant the current step the budget that was asked for, within the bounds."""
+        """Set the budget of the current step to the one asked for, limited to the bounds, and return it."""
         self._chosen = max(self.min_lr, min(self.max_lr, asked))
         return self._chosen
 
@@ -212,7 +212,7 @@ class SkillOptConfig(metaclass=_Named):
     """The score the gate compares: hard, soft, or mixed with the weight ``gate_mixed_weight`` on soft."""
     gate_mixed_weight: float = 0.5
     failure_only: bool = False
-    """Learn nothing from successes."""
+    """Whether to learn from failures only."""
     workers: int = 8
     seed: int = 42
     out_root: str = "outputs/skillopt_run"
@@ -237,11 +237,11 @@ class SkillOptConfig(metaclass=_Named):
     accumulation: int = 1
     """Batches of a step: each is rolled out and reflected on by itself; their edits are merged into one change."""
     early_stop: int = 0
-    """Stop when the gate has refused so many steps in a row; 0, as in the reference's protocol, never does."""
+    """Stop after the gate has refused this many steps in a row; 0, the reference's protocol, never stops early."""
     slow_update_samples: int = 20
     """Items attempted again at the end of an epoch."""
     slow_update_gate: str = "gate"
-    """gate, or force to take the guidance without a comparison."""
+    """gate, or force, which takes the guidance without a comparison."""
     use_edit_budget: bool = True
     use_rejected_buffer: bool = True
     use_slow_update: bool = True
@@ -282,7 +282,7 @@ class SkillOptConfig(metaclass=_Named):
 
     @property
     def caps(self) -> Caps:
-        """What a run may spend before it stops; a cap that is not set is out of reach."""
+        """What a run may spend before it stops; a cap that is not set is never reached."""
         given = {name.removeprefix("max_"): getattr(self, name) for name in CAPS}
         return Caps(**{name: NO_CAP if value is None else value for name, value in given.items()})
 
@@ -295,7 +295,7 @@ def check_prompts(prompts: Iterable[str]) -> None:
 
 
 def _check(name: str, value: object, default: object) -> None:
-    """Check one field by itself."""
+    """Check the value of one field, independently of other fields."""
     if name in CAPS:
         whole = name in {"max_calls", "max_tokens"}
         number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)

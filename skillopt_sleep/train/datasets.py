@@ -70,7 +70,7 @@ def read_items(path: str | Path) -> list[Item]:
 
 
 def _read_folder(folder: Path) -> Splits:
-    """Return the splits that a folder has, without items that ask the same as one of a more sealed split."""
+    """Return the splits that a folder has; of items that ask the same, keep the one in the more sealed split."""
     found = {split: _read_split(folder, split) for split in SPLITS}
     absent = {split: why for split, why in found.items() if isinstance(why, str)}
     if len(absent) == len(SPLITS):
@@ -110,7 +110,7 @@ def _read_file(path: Path, ratio: str, seed: int) -> Splits:
 def _read_split(folder: Path, split: str) -> list[Item] | str:
     """Return the items of one split, from all data files of its folder or its one file.
 
-    Atext says why there are none.
+    If there are none, return a text that says why.
     """
     spellings = SPELLINGS[split]
     places = [folder / name for name in spellings if (folder / name).is_dir()]
@@ -164,7 +164,7 @@ def _check_row(value: object, where: str) -> Item:
 
 
 def _read_json(text: str, path: Path) -> list[Item]:
-    """Return a list of items, an object with such a list, or an object of items by id."""
+    """Return the items of a JSON text: a list, an object that holds a list, or an object of items by id."""
     value = _parse_json(text, str(path))
     if isinstance(value, dict):
         kept = next((value[name] for name in ITEMS if isinstance(value.get(name), list)), None)

@@ -27,25 +27,25 @@ from skillopt_sleep.train.run import Draw, Run, RunState, StepNote
 from skillopt_sleep.train.skill_text import GUIDANCE_CAP, get_guidance, replace_guidance, skill_hash
 
 FIRST = 2
-"""The first epoch with an earlier one to compare with."""
+"""The first epoch that has an earlier epoch to compare with."""
 DRAWS = 2_000_000
-"""The draws of slow updates have numbers from here on."""
+"""The first number of the draws of slow updates."""
 TRIALS = 500_000_000
-"""The draws of paired trials of slow updates have numbers from here on."""
+"""The first number of the draws in paired trials of slow updates."""
 CASES_SHOWN = 8
-"""Items of one course that the optimizer sees; it is told their number."""
+"""The most items of one course that the optimizer sees; it is told how many there are."""
 NOTES_CAP = 2_000
-"""Characters of the optimizer's own notes: every analyst reads them."""
+"""The most characters of the optimizer's own notes, because every analyst reads them."""
 GUIDANCE_SCHEMA = make_object_schema(guidance={"type": "string"})
 NOTES_SCHEMA = make_object_schema(notes={"type": "string"})
 
 
 ACCEPTED = ("accept", "greedy_applied")
-"""How the actions of an accepted change begin."""
+"""Prefixes of the gate's actions that accept a change."""
 
 
 class Course(enum.StrEnum):
-    """What an epoch did to one item."""
+    """How an item's result changed in an epoch."""
 
     IMPROVED = "improved"
     REGRESSED = "regressed"
@@ -65,7 +65,7 @@ class Revisit(Struct, frozen=True, kw_only=True):
 
     @property
     def course(self) -> Course:
-        """What the epoch did to the item."""
+        """How the item's result changed in the epoch."""
         if self.passed_now:
             return Course.STABLE_SUCCESS if self.passed_before else Course.IMPROVED
         return Course.REGRESSED if self.passed_before else Course.PERSISTENT_FAIL
@@ -80,9 +80,10 @@ class _NotesReply(Struct, frozen=True, kw_only=True):
 
 
 def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
-    """Do what the end of an epoch asks for. After the ``last`` one no notes are written: nobody would read them.
+    """Update the skill and the notes at the end of an epoch, as the config asks.
 
-    Raises ``FatalBackend`` and ``BudgetSpent``.
+    After the ``last`` epoch no notes are written, because nobody would read them. Raises ``FatalBackend`` and
+    ``BudgetSpent``.
     """
     boundary: dict[str, Any] = {"epoch": epoch}
     if epoch >= FIRST and run.config.use_slow_update:
@@ -111,20 +112,21 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
 
 
 def is_due(misses: int) -> bool:
-    """Whether something that did not pay for so many epochs is tried again: after 0, 1, 3, 7, … of them."""
+    """Whether to try something again after this many misses in a row: yes after 0, 1, 3, 7, … of them."""
     return misses & (misses + 1) == 0
 
 
 def _count_back(boundaries: Sequence[Mapping[str, Any]], part: str, missed: Callable[[Mapping[str, Any]], bool]) -> int:
-    """Return at how many of the latest ends of epochs, one after the other, this part of them missed."""
+    """Return how many of the latest epoch ends, counted back without a gap, had a miss in this part of their record."""
     rows = (boundary[part] for boundary in reversed(boundaries) if part in boundary)
     return sum(1 for _ in itertools.takewhile(missed, rows))
 
 
 def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer) -> tuple[str, str]:
-    """Let the optimizer write guidance from the courses of the items.
+    """Let the optimizer write guidance from how items changed in an epoch.
 
-    Return the skill with it, and why it is unchanged ("" otherwise). Raises ``FatalBackend`` and ``BudgetSpent``.
+    Return the skill with the guidance, and the reason if it is unchanged ("" otherwise). Raises ``FatalBackend`` and
+    ``BudgetSpent``.
     """
     if not revisits:
         return skill, "no task of the sample could be measured under both skills"
@@ -213,7 +215,7 @@ def _update_slowly(run: Run, state: RunState, epoch: int) -> tuple[RunState, dic
 
 
 def _revisit_items(run: Run, state: RunState, epoch: int, folder: str) -> tuple[Revisit, ...]:
-    """Attempt the same sample under the skill of the epoch before and the current one; keep what both measured."""
+    """Attempt a sample under the last epoch's skill and the current one; keep items measured under both."""
     train = run.items["train"]
     wanted = min(run.config.slow_update_samples, len(train))
     rng = random.Random(f"{run.config.seed}:slow:{epoch}")  # noqa: S311  a sample, not a secret
@@ -229,7 +231,7 @@ def _revisit_items(run: Run, state: RunState, epoch: int, folder: str) -> tuple[
 
 
 def compare_attempts(before: Sequence[RolloutResult], now: Sequence[RolloutResult]) -> tuple[Revisit, ...]:
-    """Pair the attempts at the same items that were measured under both skills."""
+    """Pair the attempts at each item that was measured under both skills."""
     earlier = {result.id: result for result in before if not result.call_error}
     return tuple(
         Revisit(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What is scored: every skill under every target."""
+    """The settings of an evaluation: it scores every skill under every target."""
 
     env: SkillEnv
     skills: Mapping[str, str]
@@ -37,7 +37,7 @@ class Evaluation:
     optimizer: Backend
     split: str = "test"
     limit: int = 0
-    """The first so many items of the split; 0 means all."""
+    """How many items of the split to use, from the first on; 0 means all."""
     rollouts_k: int = 1
     """Attempts at each item."""
     workers: int = 8
@@ -61,14 +61,14 @@ class Cell(Struct, frozen=True, kw_only=True):
     measured: int
     attempts: int
     wins: int = 0
-    """Items on which it did better than the first skill under the same target."""
+    """Items on which the skill did better than the first skill under the same target."""
     losses: int = 0
     by_type: dict[str, float] = {}
     """Mean ``hard`` by task type."""
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
-    """All cells, skill by skill, and their cost."""
+    """All cells, ordered by skill, and their cost."""
 
     env: str
     split: str

@@ -22,16 +22,16 @@ from skillopt_sleep.train.run import Draw, Run, RunState
 from skillopt_sleep.train.skill_text import skill_hash
 
 PAIRED_DRAWS = 1_000_000
-"""The draws of paired trials have numbers from here on."""
+"""The first number of the draws in paired trials."""
 DRAWS_A_STEP = 1_000
-"""How many of them are reserved for each step."""
+"""How many numbers of draws are reserved for each step."""
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
     """What the gate did with a candidate."""
 
     state: RunState
-    """The state afterwards."""
+    """The state of the run after the gate."""
     action: GateAction
     why: str
     score: Scored | None = None
@@ -133,7 +133,7 @@ class _Row(Struct, frozen=True, kw_only=True):
 
 
 def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, folder: str, first_draw: int) -> Judgement:
-    """Compare pairs of attempts until they decide, up to a night's worth; undecided means not accepted."""
+    """Compare pairs of attempts until they decide or the limit of a night is reached; undecided means not accepted."""
     config = run.config
     metric, weight = GateMetric(config.gate_metric), config.gate_mixed_weight
     spent: list[BudgetSpent] = []
@@ -179,7 +179,7 @@ def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, fol
 
 
 def _roll_arms(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> list[RolloutResult]:
-    """One attempt for each (item, number, skill), in batches if the environment rolls out batches."""
+    """Make one attempt for each (item, number, skill), in batches if the environment rolls out batches."""
     split = run.config.selection_split
 
     def draw(number: int, skill: str) -> Draw:
@@ -197,9 +197,10 @@ def _roll_arms(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> 
 
 
 def _roll_rows(run: Run, rows: Sequence[_Row], skill: str, draw: Draw) -> dict[str, RolloutResult]:
-    """One attempt at each of these items, by id.
+    """Make one attempt at each of these items, and return the results by id.
 
-    An environment that cannot roll out these alone rolls out the whole split: once a round, since that is kept.
+    An environment that cannot roll out these items alone rolls out the whole split: once a round, since the results are
+    kept.
     """
     names, everything = [row.id for row in rows], run.items[draw.split]
     if not must_roll_whole(run.env, draw.split) and len(rows) < len(everything):

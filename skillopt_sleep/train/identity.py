@@ -1,4 +1,4 @@
-"""What makes a run this run: the settings, data and traits that change its answers and scores.
+"""Describes what identifies a run: the settings, data and traits that change its answers and scores.
 
 A resumed run must have the same identity as the folder it continues, and an evaluation finds its replies by it. So
 every value here is one that can be compared after a restart; data and prompts enter as digests.
@@ -26,7 +26,7 @@ NO_TRAITS = frozenset({"timeout", "loop_timeout", "max_usd", "latency", "api_key
 PATHS = frozenset({"file", "data", "data_path", "split_dir", "path", "out_root"})
 """Environment options that are left out: data may lie elsewhere, and items have a digest of their own."""
 PLAIN = (str, int, float, bool, type(None))
-"""Types whose values are shown as they are; other values are shown as digests."""
+"""Types whose values are part of the identity as they are; other values enter as digests."""
 FREE = frozenset(
     {
         "workers",
@@ -42,10 +42,10 @@ FREE = frozenset(
         "max_minutes",
     }
 )
-"""Config fields that may change when a run is resumed: they affect its cost or its report, not where it leads."""
+"""Config fields that may change when a run is resumed: they affect its cost or its report, not what it learns."""
 
 LATER = {"accumulation": 1, "early_stop": 0}
-"""Config fields that runs of older versions lack, with the values that change nothing."""
+"""Config fields that older versions lack, each with the value that changes nothing."""
 
 
 def describe_run(
@@ -96,9 +96,9 @@ def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
 
 
 def get_client_traits(backend: object) -> dict[str, Json]:
-    """Return what of a backend may change an answer: its options except ``NO_TRAITS``, and who is sent the prompts.
+    """Return what may change the answers of a backend: its options except ``NO_TRAITS``, and who is sent the prompts.
 
-    A client of the user's own may give them in an attribute ``traits``, a dict.
+    A client of the user's own may give its options in an attribute ``traits``, a dict.
     """
     own = getattr(getattr(backend, "client", backend), "traits", None)
     if isinstance(own, Mapping):
@@ -113,7 +113,7 @@ def get_client_traits(backend: object) -> dict[str, Json]:
 
 
 def get_env_traits(env: object) -> dict[str, Json]:
-    """What of an environment may change a score: the options it was made with, and those its ``traits`` returns."""
+    """Return what may change the scores of an environment: the options it was made with, and its ``traits``."""
     method = getattr(env, "traits", None)
     with report_mistakes(f"traits of the environment {getattr(env, 'name', '')!r}"):
         own: Any = method() if callable(method) else {}

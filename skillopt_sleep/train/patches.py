@@ -48,9 +48,9 @@ class Edit:
     merge_level: int | None = None
     """How many rounds of merging it went through."""
     update_origin: str = ""
-    """The part of training that wrote it, unless it was a step."""
+    """The part of training that wrote the edit; "" for a step."""
     update_target: str = ""
-    """The part of the document it is for, unless it is the part that steps edit."""
+    """The part of the document that the edit is for; "" for the part that steps edit."""
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Edit:
@@ -178,7 +178,7 @@ def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, 
 def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResult) -> str:
     """Return an item as an analyst sees it; ``failed`` is the attempt whose reference and failure are shown.
 
-    A training item has no secrets from the optimizer.
+    Nothing of a training item is secret from the optimizer.
     """
     first = next(iter(answers.values()))
     facts = {"wanted": failed.reference_text, "why-it-failed": failed.fail_reason}
@@ -207,7 +207,7 @@ def describe_request(result: RolloutResult) -> str:
 
 
 def make_tag_id(result: RolloutResult) -> str:
-    """Return the id of a result, without characters that break a tag."""
+    """Return the id of a result, with characters that break a tag replaced."""
     return re.sub(r"[<>\"\s]+", "_", result.id)
 
 
@@ -293,7 +293,7 @@ def make_raw_patch(patch: EditPatch) -> RawPatch:
 
 
 def read_patch(raw: RawPatch) -> tuple[EditPatch, list[str]]:
-    """Convert what an environment's own analyst proposed; also return what is wrong with edits that are left out."""
+    """Convert the patch of an environment's own analyst; also return the flaws of edits that are left out."""
     proposals, flaws = [], []
     learnt = Learnt.SUCCESS if raw.source_type == "success" else Learnt.FAILURE
     given: list[Any] = list(raw.patch.edits)

@@ -15,7 +15,7 @@ from skillopt_sleep.train.results import RolloutResult
 Item = dict[str, Any]
 """One row of a split: a dict with a unique ``id``; only the environment knows the other fields."""
 MADE_WITH = "made_with"
-"""The attribute of an environment that holds the options of the table it was made from."""
+"""The attribute of an environment that holds the options it was made with."""
 
 
 class ChatClient(Protocol):
@@ -65,11 +65,11 @@ class SkillEnv:
         return ""
 
     def get_items(self, split: str) -> list[Item]:
-        """The items of ``train``, ``val``, ``test`` or another split the config names, always in the same order."""
+        """Return the items of ``train``, ``val``, ``test`` or another split of the config, always in the same order."""
         raise NotImplementedError
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
-        """Attempt one item under a skill and score it. Lets the exceptions of ``target_client.chat`` pass."""
+        """Attempt one item under a skill and score it; pass on the exceptions of ``target_client.chat``."""
         raise NotImplementedError
 
     def get_task_types(self) -> list[str]:
@@ -77,9 +77,9 @@ class SkillEnv:
         return [str(kind) for kind in getattr(self, "task_types", None) or ()]
 
     def calls_of(self, item: Item) -> int:  # noqa: ARG002  most environments ask once, whatever the item
-        """Return the most calls one attempt at this item takes, those of a judge included.
+        """Return the most calls that one attempt at this item takes, those of a judge included.
 
-        The price of a run adds them up.
+        The estimated price of a run is their sum.
         """
         return 1
 
@@ -89,7 +89,7 @@ class BatchEnv(Protocol):
     """An environment that rolls out whole batches, and may reflect by itself."""
 
     def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:
-        """Called once, before any other method and any call; ``config`` is a flat dict. May raise ``UsageError``."""
+        """Receive the flat dict ``config``, once, before any other method and any call. May raise ``UsageError``."""
 
     def rollout_batch(
         self, *, items: list[Item], skill: str, split: str, seed: int, out_dir: str
@@ -120,4 +120,4 @@ class TrainProgress(Progress, Protocol):
     """Receives the progress of a run."""
 
     def at(self, done: int, total: int, words: str) -> None:
-        """Called when ``done`` of ``total`` steps are finished; ``words`` give the epoch and the scores."""
+        """Report that ``done`` of ``total`` steps are finished; ``words`` give the epoch and the scores."""

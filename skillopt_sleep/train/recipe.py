@@ -52,9 +52,9 @@ PATHS = {
     "target": ("world",),
     "optimizer": ("world",),
 }
-"""By table, the fields that hold paths."""
+"""By table, the fields whose values are paths."""
 KIND = {"env": ("name", "file"), "target": ("backend",), "optimizer": ("backend",)}
-"""By table, the fields that say what its other fields are options of."""
+"""By table, the fields that name the environment or backend which its other fields are options of."""
 MAX_DEPTH = 10
 
 
@@ -155,7 +155,7 @@ def _check_names(table: Mapping[str, Json], where: str) -> None:
 
 
 def _resolve_paths(table: Table, folder: Path) -> Table:
-    """Return the table with its relative paths put behind a folder."""
+    """Return the table with its relative paths joined to a folder."""
 
     def resolve(value: Json, *, is_path: bool) -> Json:
         return str(folder / value) if is_path and isinstance(value, str) and value else value
@@ -171,7 +171,7 @@ def _resolve_paths(table: Table, folder: Path) -> Table:
 
 
 def _merge(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table:
-    """Merge ``over`` into ``under``, table by table; another environment or backend drops the old one's options."""
+    """Merge ``over`` into ``under``, table by table; for another environment or backend, drop the old one's options."""
     merged = dict(under)
     for name, value in over.items():
         below = merged.get(name)

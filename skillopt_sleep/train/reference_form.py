@@ -1,8 +1,8 @@
 """Reads a training file in the form of the reference: YAML or TOML with a section for each stage.
 
-The reference names the same things otherwise: ``optimizer.learning_rate`` is ``edit_budget`` here, ``model.target`` is
-``[target] model``. What has no counterpart is listed, so that a run can say what it leaves out. As there, paths are
-relative to the working directory, and an empty text means "not set".
+The reference uses other names: ``optimizer.learning_rate`` is ``edit_budget`` here, ``model.target`` is ``[target]
+model``. Settings without a counterpart are listed, so that a run can say what it leaves out. As in the reference, paths
+are relative to the working directory, and an empty text means "not set".
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ BACKENDS = {
     "claude": "claude",
     "claude_code_exec": "claude",
 }
-"""The backends of the reference that there are here."""
+"""The reference's names of backends that also exist here, with the names used here."""
 COMMANDS = {"codex_exec_path": "codex", "claude_code_exec_path": "claude"}
-"""Keys that name the program of one backend."""
+"""Keys that hold the program of a backend, with that backend's name."""
 ONLY_OPENAI = ("base_url", "api_version")
 """Options of the ``openai`` backend alone."""
 ONLY_WAYS: Table = {"skill_update_mode": "patch", "use_skill_aware_reflection": False}
-"""Choices that exist here in one way only: another one would train another skill, so it is refused."""
+"""Choices that this program offers with one value only; any other is refused, as it would train another skill."""
 
 
 def is_reference_form(table: Mapping[str, Json]) -> bool:
@@ -69,7 +69,7 @@ def is_reference_form(table: Mapping[str, Json]) -> bool:
 
 
 def merge_sections(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table:
-    """Merge two tables key by key, as ``_base_`` does there: an environment keeps the options it inherits."""
+    """Merge two tables key by key, as the reference's ``_base_`` does: an environment keeps inherited options."""
     merged = dict(under)
     for name, value in over.items():
         below = merged.get(name)
@@ -114,7 +114,7 @@ def _list_settings(given: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]
 
 
 def _find_places(section: str, key: str, value: Json, given: Mapping[str, Json]) -> Table | None:
-    """Return where a setting belongs, and its value there; {} if it says what is so anyway, None if nowhere."""
+    """Return where a setting belongs, and its value there; {} if it needs no entry, None if it has no counterpart."""
     match section, key:
         case "evaluation", "use_gate":
             return {} if value else {"gate": "off"}
@@ -135,7 +135,7 @@ def _find_places(section: str, key: str, value: Json, given: Mapping[str, Json])
 
 
 def _get_backend(given: Mapping[str, Json]) -> str:
-    """Return the name that the target's backend has here; "" for none, or one that is not known."""
+    """Return the name that the target's backend has here; "" if none is named, or an unknown one."""
     model = given.get("model")
     named = (model.get("target_backend") or model.get("backend")) if isinstance(model, dict) else None
     return BACKENDS.get(str(named), "")
@@ -148,7 +148,7 @@ def _name_backend(value: Json, where: str) -> str:
 
 
 def _put(table: Table, place: str, value: Json) -> None:
-    """Put a value at a place such as ``seed`` or ``target.model``."""
+    """Put a value into a table, at a place such as ``seed`` or ``target.model``."""
     name, _, field = place.partition(".")
     if not field:
         table[name] = value

@@ -22,15 +22,15 @@ from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.splits import get_notes
 
 OUTPUT_TOKENS = 600
-"""Tokens a reply is expected to have."""
+"""Tokens that a reply is assumed to have."""
 CHARS_PER_TOKEN = 4
 CONFIRMING_ATTEMPTS = 4
-"""Attempts that confirm one lost pair of a candidate that was accepted."""
+"""Attempts that confirm one pair lost by a candidate that was accepted."""
 BARS = "▁▂▃▄▅▆▇█"
 TEST_FOLDERS = {"initial": "test_eval_baseline", "best": "test_eval_best", "current": "test_eval_current"}
 
 Tested = dict[str, tuple[Scored, dict[str, dict[str, float]]]]
-"""By skill: its score on the test split, and the same by task type."""
+"""By skill: its score on the test split, and its mean scores by task type."""
 
 
 class Price(Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class Price(Struct, frozen=True, kw_only=True):
 
     steps: int
     stages: dict[str, int]
-    """Calls by stage; those of a judge count in the stage it judges."""
+    """Calls by stage; a judge's calls count in the stage whose answers it judges."""
     tokens: int
     """A rough estimate: a quarter of the characters sent, and ``OUTPUT_TOKENS`` for each reply."""
 
@@ -56,7 +56,7 @@ def estimate_price(
     skill_chars: int,
     whole_rounds: bool = False,
 ) -> Price:
-    """Estimate the price of a run; ``calls`` has the calls of one attempt at each item of each split.
+    """Estimate the price of a run; ``calls`` has, for each split, the calls of one attempt at each item.
 
     ``whole_rounds``: the environment cannot roll out a part of the selection split, so a paired gate takes all of it in
     every round.
@@ -283,7 +283,7 @@ def _describe_spend(run: Run) -> dict[str, Any]:
 
 
 def _count_analysts(config: SkillOptConfig, batch: int) -> int:
-    """Return the most analysts of a batch; failures, successes and contrasts have minibatches of their own."""
+    """Return the most analysts a batch may need; failures, successes and contrasts have minibatches of their own."""
     if config.reflection == "shallow":
         return batch
     kinds = 1 + (not config.failure_only) + (config.rollouts_k > 1)
@@ -291,7 +291,7 @@ def _count_analysts(config: SkillOptConfig, batch: int) -> int:
 
 
 def _count_merges(patches: int, config: SkillOptConfig) -> int:
-    """The most calls to merge patches: failures and successes level by level, in the worst proportion, then both."""
+    """Return the most calls to merge patches: failures and successes level by level, at worst, then both."""
     if not config.use_aggregate:
         return 0
 

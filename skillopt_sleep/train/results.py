@@ -21,7 +21,7 @@ from skillopt_sleep.model.rollout import GateMetric, Score, combine
 from skillopt_sleep.model.text import excerpt, suggest_name
 
 GateAction: TypeAlias = Literal["accept_new_best", "accept", "reject", "undecided", "unmeasured", "greedy_applied"]
-"""What the gate did with a candidate; ``greedy_applied``: taken without a comparison, because the gate is off."""
+"""What the gate decided about a candidate; ``greedy_applied``: taken without a comparison, because the gate is off."""
 
 TEXTS = (
     "fail_reason",
@@ -37,7 +37,7 @@ TEXTS = (
 )
 """The text fields of a rollout result."""
 AS_HARD = float("-1")
-"""Default of ``RolloutResult.soft``; this very object stands for "the same as ``hard``"."""
+"""The default of ``RolloutResult.soft``; this very object, not its value, means "the same as ``hard``"."""
 
 
 @dataclass
@@ -199,7 +199,7 @@ def check_result(result: object, item: Mapping[str, Any] | None = None) -> Rollo
 
 
 def compute_score(results: Iterable[object]) -> tuple[float, float]:
-    """Mean ``hard`` and ``soft`` over the measured attempts; (0.0, 0.0) if there are none.
+    """Return mean ``hard`` and ``soft`` over the measured attempts; (0.0, 0.0) if there are none.
 
     Rows may be dicts or objects; a missing ``hard`` is 0, and a missing ``soft`` is ``hard``.
     """
@@ -314,7 +314,7 @@ def read_list(value: object) -> list[Any]:
 
 
 def read_count(value: object) -> int | None:
-    """Return a whole number in whatever form it is written; None for anything else."""
+    """Return the whole number that a value holds in any notation; None for anything else."""
     try:
         return int(float(value))  # type: ignore[arg-type]  # numbers of other libraries are numbers too
     except (TypeError, ValueError, OverflowError):

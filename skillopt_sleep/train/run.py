@@ -60,10 +60,10 @@ class StepNote(Struct, frozen=True, kw_only=True):
 
 
 class RunState(Struct, frozen=True, kw_only=True):
-    """The state of a run between two pieces of its work."""
+    """The saved state of a run after a step or the end of an epoch."""
 
     identity: dict[str, Any]
-    """What makes it this run; see ``identity.describe_run``."""
+    """What identifies the run; see ``identity.describe_run``."""
     initial_skill: str
     current_skill: str
     best_skill: str
@@ -73,7 +73,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     last_completed_step: int = 0
     epochs_ended: int = 0
     current_score: float | None = None
-    """Selection score under the gate metric, like ``best_score``."""
+    """The selection score of the current skill, under the gate metric, as ``best_score`` is."""
     best_score: float | None = None
     best_step: int = 0
     scheduler_state: dict[str, Any] = {}
@@ -81,13 +81,13 @@ class RunState(Struct, frozen=True, kw_only=True):
     """Selection scores by ``skill_hash``."""
     rejected: tuple[AppliedEdit, ...] = ()
     refuted: tuple[str, ...] = ()
-    """Rules that were rejected when tried alone."""
+    """Rules that were rejected in a trial of their own."""
     notes: str = ""
     """The optimizer's own notes."""
     tried: tuple[StepNote, ...] = ()
     """The steps of the current epoch."""
     boundaries: tuple[dict[str, Any], ...] = ()
-    """What the ends of epochs did."""
+    """The records of the ends of epochs."""
 
 
 def decode_state(data: bytes, path: str) -> RunState:
@@ -125,15 +125,15 @@ class Artefacts:
         return [msgspec.json.decode(record) for record in kept if record is not None]
 
     def begin(self) -> None:
-        """Write the config."""
+        """Write the config to the run's folder."""
         self.json("config.json", self._config.to_dict())
 
     def json(self, name: str, value: object) -> None:
-        """Write a value as JSON."""
+        """Write a value to a file as JSON."""
         self._store.write(name, msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2) + b"\n")
 
     def text(self, name: str, text: str) -> None:
-        """Write a text."""
+        """Write a text to a file."""
         self._store.write(name, text.encode("utf-8", "surrogatepass"))
 
     def results(self, folder: str, results: Sequence[RolloutResult], scores: Mapping[str, Json]) -> None:
@@ -176,7 +176,7 @@ class Artefacts:
         self.text(f"{folder}/candidate_skill.md", made.document)
 
     def commit(self, state: RunState, history: Sequence[Mapping[str, Any]], *, snapshot: bool) -> None:
-        """Commit a piece of work. It counts as done only when the state is kept, last of all."""
+        """Save the state and the files of a finished piece of work; the state last, because only then is it done."""
         self.json("history.json", list(history))
         if snapshot and self._config.save_every_step:
             self.text(f"skills/skill_v{state.last_completed_step:04d}.md", state.current_skill)
@@ -194,18 +194,18 @@ class Draw:
     """Names one attempt at items under a skill; the same draw made again is the same attempt and is not paid twice."""
 
     phase: str
-    """The stage its calls are booked under."""
+    """The stage under which the calls of the attempt are booked."""
     split: str
     number: int
-    """Tells attempts at the same items under the same skill apart."""
+    """A number that distinguishes attempts at the same items under the same skill."""
     folder: str
-    """Where an environment may write, relative to the run's folder."""
+    """The folder in which an environment may write, relative to the run's folder."""
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Everything a step needs."""
+    """The settings, models, items and files that a step works with."""
 
     config: SkillOptConfig
     env: SkillEnv
@@ -286,19 +286,19 @@ class Run:
         return callable(getattr(self.env, "rollout_batch", None))
 
     def folder(self, *names: str) -> str:
-        """Return the path of a folder of the run, which is created; for code that is not ours."""
+        """Create a folder of the run and return its path, for code that is not ours."""
         path = Path(self.store.folder, *names)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(path)
 
     def value(self, score: Scored) -> float:
-        """Return a score as one number, by the gate metric."""
+        """Return a score as the one number that the gate metric defines."""
         return select_gate_score(score.hard, score.soft, self.config.gate_metric, self.config.gate_mixed_weight)
 
     def _roll_batch(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
         """Attempt all items together; if a lost call cut that short, attempt the other items again.
 
-        What they were answered before is in the ledger, so nothing is paid twice.
+        Their earlier answers are in the ledger, so nothing is paid twice.
         """
         folder = self._empty_folder(draw.folder)
         self.turn.begin(phase=draw.phase, sample=draw.number)

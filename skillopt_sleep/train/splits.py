@@ -24,21 +24,21 @@ from skillopt_sleep.train.answers import normalize_answer
 from skillopt_sleep.train.ports import Item
 
 SPLITS = ("train", "val", "test")
-"""From the one that teaches to the most sealed."""
+"""The splits, from the one that teaches to the most sealed."""
 QUESTION = ("question", "input", "prompt", "intent", "instruction", "task", "query")
 ANSWERS = ("answers", "answer", "ground_truth", "expected", "target", "output")
 MATERIAL = ("choices", "options", "passage", "document", "table", "code", "image", "images", "file", "files", "path")
-"""Fields with what a question is about, besides ``context``."""
+"""Fields, besides ``context``, that hold the material a question is about."""
 BOILERPLATE = 0.5
-"""A word that more than this share of the items contain says nothing about any of them."""
+"""A word in more than this share of the items tells nothing about any of them."""
 MIN_FOR_BOILERPLATE = 8
 """Fewer items than this have no boilerplate."""
 RARE = 4
-"""An answer that at most so many items share is evidence of a repeat; yes and no are not."""
+"""The most items that may share an answer for it to be evidence of a repeat; yes and no are shared by more."""
 CONTAINED = 5
-"""Words a text needs before it is looked for inside other texts."""
+"""The fewest words of a text that is looked for inside other texts."""
 MOST_OF = 0.6
-"""Share of the longer text that the contained one must be."""
+"""The least share of a longer text that a text contained in it must make up."""
 
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/=<>%^]")
@@ -60,10 +60,10 @@ class Splits(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """What was left out of the data, and why."""
     absent: dict[str, str] = {}
-    """By split, why the data have none of it; no mistake until the split is needed."""
+    """By split, why the data have no items for it; that is an error only when the split is needed."""
 
     def require(self, split: str) -> tuple[Item, ...]:
-        """Return the items of a split. Raises ``UsageError`` for an unknown split, or one the data have none of."""
+        """Return the items of a split. Raises ``UsageError`` for a split that is unknown or that the data lack."""
         items = self[split]
         if split in self.absent:
             raise UsageError(self.absent[split])
@@ -190,7 +190,7 @@ def get_answers(item: Item) -> tuple[str, ...]:
 
 
 def get_raw_answers(item: Item) -> Sequence[object]:
-    """Return the answers of an item as they are, under any of the usual field names."""
+    """Return the answers of an item unconverted, under any of the usual field names."""
     found = next((item[name] for name in ANSWERS if item.get(name) not in (None, "", [])), ())
     return found if isinstance(found, list | tuple) else [found]
 
@@ -221,7 +221,7 @@ def _find_root(parents: Sequence[int], index: int) -> int:
 def _find_repeats(
     items: Sequence[Item], texts: Sequence[str], material: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[int, int]]:
-    """Pairs of items with the same material that ask the same word for word, or one of which mostly contains the other.
+    """Yield pairs with the same material, of which both ask the same verbatim or one mostly contains the other.
 
     ``texts`` are the wordings without boilerplate: an instruction that every item begins with is no repetition.
     """
@@ -244,7 +244,7 @@ def _find_repeats(
 def _find_paraphrases(
     items: Sequence[Item], texts: Sequence[str], material: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[int, int]]:
-    """Pairs of items of one named group, or with the same answer, figures and material and almost the same wording."""
+    """Yield pairs of one named group, or with equal answer, figures and material and almost the same wording."""
     figures = [frozenset(_FIGURE.findall(text)) for text in texts]
     sharing: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, item in enumerate(items):
@@ -272,7 +272,7 @@ def _split_words(text: str) -> tuple[str, ...]:
 
 
 def _get_material(item: Item) -> tuple[str, ...]:
-    """Return what an item asks about besides its words.
+    """Return the material that an item's question is about.
 
     Parts are sorted, so that shuffled choices make no difference.
     """

@@ -26,7 +26,7 @@ from skillopt_sleep.train.skill_text import apply_to_skill, skill_hash
 WITHOUT_BUDGET = 16
 """Edits an analyst may propose when there is no edit budget."""
 REJECTED_KEPT = 30
-"""Rejected edits that later reflections are shown, the latest first."""
+"""The most rejected edits that later reflections are shown, the latest first."""
 
 
 def train_step(
@@ -220,7 +220,7 @@ def _reflect_in_environment(
 
 
 def _remember(judgement: Judgement, made: StepProposal[str], step: int) -> RunState:
-    """Return the state after the gate, with what later steps should know about this one."""
+    """Return the state after the gate, with what later steps should know about this step."""
     state, before, after = judgement.state, judgement.before, judgement.after
     rejected = judgement.action in {"reject", "undecided"}
     if rejected and before is not None and after is not None and after <= before:

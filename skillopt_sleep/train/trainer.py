@@ -137,7 +137,7 @@ class SkillOptTrainer:
             backend.close()
 
     def _make_redactor(self) -> Redactor | None:
-        """Return what takes secrets out of prompts and replies; None unless the items stem from somebody's sessions."""
+        """Return what removes secrets from prompts and replies; None unless items stem from somebody's sessions."""
         if not self.env.from_sessions:
             return None
         from skillopt_sleep.safety.redaction.redactor import Redactor  # noqa: PLC0415  most runs need none
@@ -152,7 +152,7 @@ class SkillOptTrainer:
         return items
 
     def _train(self, run: Run) -> tuple[RunState, list[dict[str, Any]]]:
-        """Begin or resume, and do all steps and epochs that are left."""
+        """Begin or resume the run, and do all steps and ends of epochs that are left."""
         config = self.config
         self._probe()
         state = self._begin(run)
@@ -170,7 +170,7 @@ class SkillOptTrainer:
         return state, history
 
     def _probe(self) -> None:
-        """Raise ``FatalBackend`` for a client that could not answer, before anything is spent on the other one."""
+        """Raise ``FatalBackend`` for a client that could not answer, before any call is paid."""
         for role, backend in self.backends.items():
             health = backend.probe()
             if not health.ready:
@@ -264,13 +264,13 @@ class SkillOptTrainer:
 
 
 def is_stuck(history: Sequence[Mapping[str, Any]], refusals: int) -> bool:
-    """Whether the gate refused the last ``refusals`` candidates; steps without a candidate do not count. 0: never."""
+    """Whether the gate refused the last ``refusals`` candidates; steps without one do not count, and 0 means never."""
     tried = [record["action"] for record in history if record["action"] != "skip_no_patches"]
     return 0 < refusals <= len(tried) and set(tried[-refusals:]) <= {"reject", "undecided"}
 
 
 class _Nobody:
-    """Stands for both models while a run is only priced."""
+    """Stands in for both models while a run's price is estimated; it refuses every call."""
 
     model = ""
 
@@ -289,5 +289,5 @@ def _check_skill(skill: object, most: int) -> None:
 
 
 def _write_line(line: str) -> None:
-    """Write a line to stderr, where it disturbs no output."""
+    """Write a line to stderr, so that it stays out of the program's output."""
     sys.stderr.write(f"{line}\n")

@@ -20,7 +20,7 @@ PYTHON: Mapping[str, tuple[type, ...]] = {
 
 
 class _Nothing(Struct, frozen=True):
-    """No value at all: None is JSON's null."""
+    """Stands for the absence of a value, because None is JSON's null."""
 
 
 NOTHING = _Nothing()
@@ -73,7 +73,7 @@ def _fit(value: Json | _Nothing, schema: Schema, root: Schema) -> Json:
 
 
 def _list_variants(schema: Schema) -> list[Schema]:
-    """Return the alternatives of a union, whichever way it is written."""
+    """Return the alternatives of a union: ``anyOf``, ``oneOf``, or a list of types."""
     for keyword in ("anyOf", "oneOf"):
         if isinstance(found := schema.get(keyword), list):
             return [variant for variant in found if isinstance(variant, dict)]

@@ -31,12 +31,12 @@ def _is_broken(rule: Rule, case: str) -> bool:
 
 
 def judge_moves(world: World, text: str, places: tuple[str, ...], traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Judge each move of a prompt by the developer's own question."""
+    """Judge each move in a prompt: whether the developer would have to complain about it again."""
     return {place: judge_move(world, text, place, traits, luck) for place in places}
 
 
 def name_step(text: str) -> dict[str, Json]:
-    """Name the last command that is shown; where there is none, the last step."""
+    """Name the step that was meant: the last command that the prompt shows, or else its last step."""
     steps = _STEP.findall(text)
     commands = [number for number, prompt in steps if prompt] or [number for number, _ in steps] or ["0"]
     return {"step": int(commands[-1]), "as_asked": False, "knowable": True}

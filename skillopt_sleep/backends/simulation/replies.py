@@ -30,11 +30,11 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import excerpt, fold
 
 REWORDED = 85
-"""Likeness (0 to 100) from which a line is an ask in other words, or an answer a reply of the world."""
+"""The likeness (0 to 100) from which a line counts as a reworded ask, or an answer as a reply of the world."""
 OVERLAP_WORTH = 0.4
-"""The best score of an unknown answer that has the words its rubric quotes: a fail with some credit."""
+"""The score of an unknown answer that has all the words quoted in its rubric: a fail with some credit."""
 QUOTE = 200
-"""Characters of a person's words that are quoted, in a rule made of them or in a reply."""
+"""The most characters quoted of a person's words, in a rule made of them or in a reply."""
 QUOTED = re.compile(r"[\"“]([^\"“”\n]+)[\"”]")
 WORD = re.compile(r"\w+")
 BUDGET = re.compile(r"\b(\d+)\s+(?:bounded\s+)?(?:edits?|rules?)\b", re.IGNORECASE)
@@ -44,7 +44,7 @@ LISTED = re.compile(r"[-*+•]\s")
 WORDINGS = ("{}", "Always: {}", "In every case: {}", "Take care of this: {}", "{} This is a house rule.")
 """The ways a rule may be worded; each still states it."""
 EDIT_BUDGET = 4
-"""Edits proposed at most when the prompt names no number; the default of a night."""
+"""The most edits proposed when the prompt names no number: the default of a night."""
 GUIDANCE_LIMIT = 4
 """Rules that one guidance holds."""
 NOTES_LIMIT = 12
@@ -58,7 +58,7 @@ _REJECTED = re.compile(r"\breject", re.IGNORECASE)
 
 
 class Luck(Protocol):
-    """Chance, without memory."""
+    """A source of random numbers without memory."""
 
     def __call__(self, *name: str | int) -> float:
         """Return a number in [0, 1) for a name; within one call the same name gives the same number."""
@@ -68,24 +68,24 @@ class Traits(Struct, frozen=True, kw_only=True):
     """How good the agent is; all but ``span`` are probabilities."""
 
     skill: float = 1.0
-    """It follows a stated rule."""
+    """The probability that the agent follows a stated rule."""
     noise: float = 0.0
-    """A reply, or a judge's verdict, is the opposite of what it should be."""
+    """The probability that a reply, or a judge's verdict, is the opposite of what it should be."""
     useless: float = 0.0
-    """A proposed edit is one of the world's useless rules."""
+    """The probability that a proposed edit is one of the world's useless rules."""
     harmful: float = 0.0
-    """A proposed edit is one of the world's harmful rules."""
+    """The probability that a proposed edit is one of the world's harmful rules."""
     careless: float = 0.0
-    """A proposed edit overwrites an existing rule."""
+    """The probability that a proposed edit overwrites an existing rule."""
     reword: float = 0.0
-    """A proposed edit words the rule differently."""
+    """The probability that a proposed edit words the rule differently."""
     crowding: float = 0.0
-    """For each rule beyond ``span`` in front of the agent, the chance to overlook any of them."""
+    """For each rule beyond ``span`` in front of the agent, the probability that it overlooks a given rule."""
     span: int = 8
     """Rules that the agent can keep in mind."""
 
     def chance_to_follow(self, rules: int) -> float:
-        """Return the chance that one rule out of so many is followed."""
+        """Return the chance that the agent follows one rule when it has this many in front of it."""
         return self.skill * (1.0 - self.crowding) ** max(0, rules - self.span)
 
 
@@ -205,7 +205,7 @@ def _find_complaints(rule: Rule, text: str) -> list[Passage]:
 
 
 def _find_task(world: World, text: str) -> WorldTask | None:
-    """Return the task whose ask occurs in ``text``, the last of several; failing that, one asked in other words."""
+    """Return the task whose ask occurs last in ``text``; failing that, one asked in other words."""
     exact = [
         ((found.end, found.end - found.start), task)
         for task in world.tasks
@@ -227,7 +227,7 @@ def _find_task(world: World, text: str) -> WorldTask | None:
 
 
 def _measure_likeness(reply: str, answer: str) -> float:
-    """Return how like a reply of the world an answer is, 0 to 100, whatever else is written around it."""
+    """Return how much of a world's reply an answer repeats, 0 to 100, whatever else surrounds it."""
     if len(answer) < len(reply) * REWORDED / 100:
         return fuzz.ratio(fold(reply), fold(answer))
     return fuzz.partial_ratio(fold(reply), fold(answer))
@@ -269,7 +269,7 @@ def _quote_feedback(text: str) -> Mapping[str, list[Passage]]:
 
 
 def _swap_rule(world: World, rule: str, number: int, traits: Traits, luck: Luck) -> str:
-    """Return the rule, or in its place a harmful or a useless one."""
+    """Return the rule, or by chance a harmful or a useless one in its place."""
     drawn, pick = luck("swap", number), luck("pick", number)
     harmful, useless = tuple(wrong.text for wrong in world.harmful), world.useless
     if drawn < traits.harmful:
@@ -294,7 +294,7 @@ def _build_edit(document: str, rule: str, owners: Iterable[str]) -> dict[str, Js
 
 
 def _word_rule(text: str, rule: str, number: int, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Word the rule, maybe differently, and maybe carelessly in place of an existing one."""
+    """Word the rule, by chance differently, and by chance as an overwrite of an existing rule."""
     reworded = luck("reword", number) < traits.reword
     wording = WORDINGS[int(luck("wording", number) * len(WORDINGS))] if reworded else WORDINGS[0]
     fields: dict[str, Json] = {"text": wording.format(rule)}

@@ -23,7 +23,7 @@ from skillopt_sleep.model.text import fold
 SCHEMA_VERSION = 1
 BULLET = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s+")
 DELIMITER = re.compile(r"\s*(?:</?[\w-][^<>]*>|[-=#`~*_]+)?\s*")
-"""A line without content: a tag, a rule, a fence, or empty."""
+"""A line without content: a tag, a horizontal rule, a fence, or an empty line."""
 RESOLUTION = 2**64
 
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -34,13 +34,13 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     id: str
     text: str
-    """Its canonical wording, as a good document would have it."""
+    """The rule's canonical wording, as a good document would have it."""
     states: tuple[tuple[str, ...], ...]
     """The ways a document can state it: phrases that must all occur in one statement, as whole words."""
     complaints: tuple[str, ...]
-    """What the person says when it is broken."""
+    """What the person says when the rule is broken."""
     check: dict[str, Json] | None = None
-    """What a program can look for in a move that follows it, as a model proposes it; None where none can."""
+    """What a program can look for in a move that follows the rule, as a model proposes it; None if there is none."""
 
     def is_stated_in(self, statements: Iterable[str]) -> bool:
         """Tell whether one of these folded statements states the rule in one of its ways."""
@@ -52,10 +52,10 @@ class HarmfulRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     text: str
     breaks: tuple[str, ...]
-    """Ids of the tasks it breaks, and of rules: it breaks every task that needs one of these."""
+    """Ids of the tasks this rule breaks, and ids of rules: it breaks every task that needs one of them."""
 
     def is_stated_in(self, statements: Iterable[str]) -> bool:
-        """Tell whether one of these folded statements says this."""
+        """Tell whether one of these folded statements states this rule."""
         return any(fold(self.text) in text for text in statements)
 
 
@@ -68,7 +68,7 @@ class WorldTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rules: tuple[str, ...]
     """Ids of the rules that a good reply follows."""
     good: str
-    """The reply of an agent that follows all of them."""
+    """The reply of an agent that follows all the rules of the task."""
     bad: str
     """The reply of any other agent."""
     base_pass: Share = 0.0
@@ -194,9 +194,9 @@ def find_tagged(text: str, *names: str) -> Iterator[Passage]:
 
 
 def find_owner(text: str, position: int, *kinds: str) -> str:
-    """Return the id that the nearest tag before ``position`` gives to one of ``kinds``; without tags a label; else "".
+    """Return the id that the nearest tag before ``position`` gives to one of ``kinds``; else a label's id, else "".
 
-    An id has a digit in it, which tells "task t-17" from "the task was".
+    An id must have a digit in it: so "task t-17" is told from "the task was".
     """
     for pattern in _compile_owners(kinds):
         ids = [match["id"] for match in pattern.finditer(text, 0, position)]
@@ -206,7 +206,7 @@ def find_owner(text: str, position: int, *kinds: str) -> str:
 
 
 def find_last_line(text: str) -> str:
-    """Return the last line with content: in a prompt of one request, the request or its end."""
+    """Return the last line with content, which in a prompt of one request is the end of that request."""
     return next((line.strip() for line in reversed(text.splitlines()) if not DELIMITER.fullmatch(line)), "")
 
 

@@ -46,7 +46,7 @@ HOMES = {
     "results": f"{RESULTS} {GATE} compute_score",
     "skill_text": "skill_hash",
 }
-"""The modules the names live in."""
+"""The modules in which the names of the reference are defined here."""
 PATHS = {
     "": f"AdapterEnv EnvAdapter {LOADERS} {VALUES} {RESULTS} {REFLECTION} {CHATS} {JSON} load_prompt compute_score"
     " skill_hash get_target_backend is_target_exec_backend is_target_chat_backend is_optimizer_chat_backend",
@@ -86,7 +86,7 @@ SUBSTITUTES = {
     "set_target_backend": "name the target in [target] of the training file",
     "set_optimizer_backend": "name the optimizer in [optimizer] of the training file",
 }
-"""What to use for names of the reference that are not here."""
+"""For names of the reference that do not exist here, what to use in their place."""
 
 
 def install_modules() -> None:

@@ -23,7 +23,7 @@ from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.splits import SPLITS, parse_ratio, split_items
 
 ALIASES = {"valid_seen": "val", "selection": "val", "valid": "val", "valid_unseen": "test", "holdout": "test"}
-"""Other names of the splits."""
+"""Alternative names of the splits, with the names used here."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class BatchSpec:
     seed: int
     batch_size: int
     payload: object | None = None
-    """The items; None if the seed is all a simulator needs."""
+    """The items of the batch; None if a simulator needs only the seed."""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -44,17 +44,17 @@ class BaseDataLoader(ABC):
     """Plans batches. Subclass it if they come from a simulator; ``SplitDataLoader`` reads them from files."""
 
     def setup(self, cfg: dict[str, Any]) -> None:
-        """Called once with the whole config."""
+        """Receive the whole config, once."""
 
     def set_out_root(self, out_root: str) -> None:
-        """Called once with the folder of the run."""
+        """Receive the folder of the run, once."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that a resumed run needs; none by default."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore that state."""
+        """Restore the state that ``state_dict`` returned."""
 
     def get_train_size(self) -> int | None:
         """Return the number of training items, None if unknown."""
@@ -62,7 +62,7 @@ class BaseDataLoader(ABC):
 
     @staticmethod
     def make_base_seeds(steps_per_epoch: int, accumulation: int, seed: int) -> list[int]:
-        """One seed for each batch of an epoch."""
+        """Return one seed for each batch of an epoch."""
         return [seed + 1 + number for number in range(steps_per_epoch * accumulation)]
 
     @staticmethod
@@ -87,7 +87,7 @@ class BaseDataLoader(ABC):
 
 
 class SplitDataLoader(BaseDataLoader):
-    """Items from ``split_dir`` (train/, val/, test/), or from ``data_path`` dealt by ``split_ratio``.
+    """Loads items from ``split_dir`` (train/, val/, test/), or from ``data_path`` dealt by ``split_ratio``.
 
     Arguments override the config. Near-duplicates are dealt to the same split. Raises ``UsageError``.
     """
@@ -110,7 +110,7 @@ class SplitDataLoader(BaseDataLoader):
         self._splits: dict[str, list[Item]] = {}
 
     def setup(self, cfg: dict[str, Any]) -> None:
-        """Take what was not given from the config, deal if need be, and load every split."""
+        """Take missing arguments from the config, deal the data if necessary, and load every split."""
         for name in ("split_dir", "data_path", "split_output_dir", "split_ratio", "split_mode"):
             setattr(self, name, str(getattr(self, name) or cfg.get(name) or ""))
         mode = self.split_mode.strip().lower() or "ratio"
@@ -184,7 +184,7 @@ class SplitDataLoader(BaseDataLoader):
         seed: int,
         **kwargs: Any,  # noqa: ARG002
     ) -> list[BatchSpec]:
-        """One pass over the shuffled items; batches past the end start another pass."""
+        """Return one pass over the shuffled items in batches; batches past the end start another pass."""
         first = seed + 1000 * epoch
         items, wanted = _shuffle(self.train_items, first), steps_per_epoch * accumulation
         cuts = [items[start : start + batch_size] for start in range(0, len(items), max(1, batch_size))][:wanted]
@@ -194,7 +194,7 @@ class SplitDataLoader(BaseDataLoader):
         ]
 
     def build_train_batch(self, batch_size: int, seed: int, **kwargs: Any) -> BatchSpec:  # noqa: ARG002  published
-        """Draw items without replacement."""
+        """Return a batch of items drawn without replacement."""
         items = _shuffle(self.train_items, seed)[:batch_size]
         return BatchSpec("train", "train", seed, len(items), payload=items)
 
@@ -213,7 +213,7 @@ class SplitDataLoader(BaseDataLoader):
     def _resolve_split_output_dir(self, cfg: dict[str, Any]) -> str:
         """Return the folder for dealt data.
 
-        A run that is only priced leaves nothing behind outside of its own folder.
+        A run that only estimates its price writes nothing outside of its own folder.
         """
         name = f"{cfg.get('env') or 'env'}_{self.split_ratio.replace(':', '-')}_seed{self.split_seed}"
         kept = "" if cfg.get("dry_run") else self.split_output_dir
@@ -246,7 +246,7 @@ class EnvAdapter(ABC):
         self._cfg: dict[str, Any] = dict(cfg or {}) | kwargs
 
     def setup(self, cfg: dict[str, Any]) -> None:
-        """Called once with the whole config, before anything else."""
+        """Receive the whole config, once, before anything else is called."""
         self._cfg = dict(cfg)
 
     def get_dataloader(self) -> BaseDataLoader | None:
@@ -262,7 +262,7 @@ class EnvAdapter(ABC):
         return str(item.get("reference_text") or "").strip()
 
     def get_reference_metadata(self, item: Item) -> dict[str, Any]:
-        """Return the fields that text comes from, and its beginning."""
+        """Return the fields that the reference text of an item comes from, and the text's beginning."""
         text = self.build_reference_text(item)
         return {"fields": ["reference_text"] if text else [], "preview": text[:400]}
 
@@ -281,7 +281,7 @@ class EnvAdapter(ABC):
         n_successes: int,
         seed: int | None = None,
     ) -> list[Item]:
-        """Up to so many failed and so many passed items; every task type comes once before any comes twice."""
+        """Return up to so many failed and so many passed items; every task type comes once before any twice."""
         known, chosen = _index_by_id(items), dict[str, Item]()
         rng = random.Random(seed)  # noqa: S311  a seeded draw
         for passed, most in ((False, n_failures), (True, n_successes)):
@@ -338,7 +338,7 @@ class EnvAdapter(ABC):
         """Return the kinds of items there are."""
 
     def get_error_minibatch_prompt(self) -> str | None:
-        """The analysts' prompt for failures: ``prompts/analyst_error.md`` beside the adapter, None for the default."""
+        """Return the analysts' prompt for failures: ``prompts/analyst_error.md`` beside the adapter, or None."""
         return self._load_env_prompt("analyst_error")
 
     def get_success_minibatch_prompt(self) -> str | None:
@@ -347,7 +347,7 @@ class EnvAdapter(ABC):
 
     @property
     def _env_name(self) -> str:
-        """The name of the folder the adapter is in; "" for a class typed into a session, which has no file."""
+        """The name of the adapter's folder; "" for a class typed into a session, which has no file."""
         try:
             return Path(inspect.getfile(type(self))).parent.name
         except (TypeError, OSError):

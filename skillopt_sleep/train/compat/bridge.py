@@ -27,11 +27,11 @@ from skillopt_sleep.train.splits import SPLITS
 FROM_CONFIG = ("workers", "minibatch_size", "edit_budget", "failure_only", "seed")
 """Fields of a training config that adapters take as arguments."""
 MAX_TURNS = ("max_turns", "max_steps")
-"""Attributes by which adapters bound the calls of one attempt."""
+"""Attributes of adapters that bound the number of calls in one attempt."""
 SPLIT_NAMES = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
-"""What adapters call the splits."""
+"""By split, the name that adapters use for it."""
 SIZES = {"train": "train_size", "val": "sel_env_num", "test": "test_env_num"}
-"""The config fields with the number of attempts of a split, for simulators."""
+"""By split, the config field with its number of attempts, for simulators."""
 
 
 def is_adapter(value: object) -> bool:
@@ -52,7 +52,7 @@ def select_arguments(maker: object, config: Mapping[str, Any]) -> dict[str, Any]
 
 
 class _Config(dict[str, Any]):
-    """A config that adapters read by key or by attribute."""
+    """A config whose values adapters read by key or by attribute."""
 
     def __getattr__(self, name: str) -> object:
         """Return the value of that key."""
@@ -62,7 +62,7 @@ class _Config(dict[str, Any]):
 
 
 class AdapterEnv(SkillEnv):
-    """An ``EnvAdapter`` as an environment of this program, which rolls out batches.
+    """Makes an ``EnvAdapter`` an environment of this program, which rolls out batches.
 
     If the adapter has no items of its own (a simulator), ``train_size``, ``sel_env_num`` and ``test_env_num`` of the
     config give the number of attempts of a split. Raises ``UsageError`` for mistakes of the adapter.
@@ -242,9 +242,9 @@ class AdapterEnv(SkillEnv):
 
     @contextmanager
     def _run_adapter(self, what: str, log: CallLog | None = None) -> Iterator[None]:
-        """Run the adapter's code with this run's clients; its mistakes become one line.
+        """Run the adapter's code with this run's clients; report a mistake in it in one line.
 
-        An exception raised after a call was lost is taken for the loss.
+        Once a call was lost, an exception is taken to be a consequence of the loss.
         """
         log = log or CallLog(self._clients, self._cfg)
         with current.use(log):
@@ -272,7 +272,7 @@ class Batches:
     def plan(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
         """Return the items of each batch of an epoch as the loader plans it.
 
-        None without a loader, or for an empty batch.
+        Return None if there is no loader, or if a batch is empty.
         """
         loader = self._adapter.get_dataloader()
         if loader is None:
@@ -307,9 +307,9 @@ class Batches:
 
 
 def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
-    """Return the part of a batch with these items.
+    """Return a batch reduced to these items.
 
-    Abatch that does not have them all is replaced by the items alone.
+    A batch that lacks some of them is replaced by the items alone.
     """
     if any(item.get("nameless") for item in items):
         return batch
@@ -332,7 +332,7 @@ def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
 
 
 def _get_items(payload: object) -> list[Item] | None:
-    """Return the items of a batch; None unless all of it are dicts with an id."""
+    """Return the items of a batch; None unless all of them are dicts with an id."""
     if not isinstance(payload, list | tuple):
         return None
     items = [item for item in payload if isinstance(item, dict) and item.get("id") is not None]
@@ -349,7 +349,7 @@ def _list_ids(items: Sequence[Item]) -> tuple[str, ...]:
 
 
 def _read_patch(reply: object, name: str) -> RawPatch | None:
-    """One patch of a reflection; None for nothing, also for a dict whose patch is None."""
+    """Return one patch of a reflection; None if there is none, also for a dict whose patch is None."""
     if reply is None or isinstance(reply, RawPatch):
         return reply
     if not isinstance(reply, Mapping):
@@ -365,9 +365,10 @@ def _read_patch(reply: object, name: str) -> RawPatch | None:
 
 
 def _select_reflection_rows(results: Sequence[RolloutResult]) -> list[Row]:
-    """Return the adapter's own rows, of measured attempts.
+    """Return the adapter's own rows of measured attempts.
 
-    If an item has several attempts, each row gets its conversation: the files in a folder are those of one attempt.
+    If an item has several attempts, each row gets its conversation, because the files in a folder show only one
+    attempt.
     """
     measured = [result for result in results if not result.call_error]
     several = len({result.id for result in measured}) < len(measured)

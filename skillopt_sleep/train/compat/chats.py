@@ -1,8 +1,8 @@
-"""The reference's chat functions, which lead to the clients of the run an adapter works for.
+"""Routes the reference's chat functions to the clients of the run that an adapter works for.
 
-Adapters call plain functions such as ``chat_target``. While one works, ``current`` sends these to its run's clients, so
-that every call passes the run's ledger, caps and limits. It also records the calls that were lost: adapters tend to
-catch every exception, and a score made from a lost call must not count.
+Adapters call plain functions such as ``chat_target``. While an adapter works, ``current`` sends these calls to its
+run's clients, so that every call passes the run's ledger, caps and limits. It also records the calls that were lost:
+adapters tend to catch every exception, and a score made from a lost call must not count.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Row: TypeAlias = dict[str, Any]
 ENVIRONMENTS = "skillopt_sleep.train.compat.envs"
 """The package under which environments that are packages of their own are imported."""
 TELLING = 12
-"""A text of an item with so many characters, found in a prompt, shows that the prompt is about that item."""
+"""The fewest characters of an item's text that identify the item wherever a prompt contains them."""
 SHORTEST = 3
-"""A text with so many characters shows it if it is a whole line of the prompt."""
+"""The fewest characters of an item's text that identify the item when they are a whole line of a prompt."""
 
 
 def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
@@ -45,7 +45,7 @@ def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
         reasoning_effort: str | None = None,
         timeout: int | None = None,
     ) -> tuple[str, Row]:
-        """Ask; return the answer and the usage. The run's own retries and limits apply, not these."""
+        """Ask the role; return the answer and its usage. The run's retries and limits replace these arguments."""
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
         return current.chat(role, messages, stage, max_completion_tokens, options)
@@ -68,7 +68,7 @@ def _make_chat_messages(role: str) -> Callable[..., tuple[Any, Row]]:
         return_message: bool = False,
         timeout: int | None = None,
     ) -> tuple[Any, Row]:
-        """Ask in the same way. Raises ``UsageError`` for tools, which no backend here takes."""
+        """Ask the role with a conversation. Raises ``UsageError`` for tools, which no backend here takes."""
         if tools or tool_choice:
             raise UsageError("chat with tools is not available here: roll out an agent CLI of your own, or ask in text")
         options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
@@ -83,9 +83,9 @@ chat_optimizer, chat_optimizer_messages = _make_chat("optimizer"), _make_chat_me
 
 
 def load_prompt(name: str, env: str | None = None) -> str:
-    """The prompt of that name: from ``prompts/`` beside the calling file if ``env`` is given, else this program's own.
+    """Return the prompt of that name: from ``prompts/`` beside the calling file if ``env`` is given, else our own.
 
-    Of this program's prompts it is the system part. Raises ``FileNotFoundError`` naming the places.
+    Of this program's own prompts it is the system part. Raises ``FileNotFoundError`` naming the places.
     """
     places = []
     if env:
@@ -107,7 +107,7 @@ def load_prompt(name: str, env: str | None = None) -> str:
 def extract_json(text: object) -> Any:
     """Return the JSON in a model's reply: all of it, the content of a code fence, or the largest object.
 
-    None without any.
+    Return None if the reply holds none.
     """
     try:
         return read_json(text) if isinstance(text, str) else None
@@ -116,7 +116,7 @@ def extract_json(text: object) -> Any:
 
 
 def extract_json_array(text: object) -> list[Any] | None:
-    """Return the array in a model's reply, found in the same way; None without any."""
+    """Return the JSON array in a model's reply, found as by ``extract_json``; None if the reply is no array."""
     found = extract_json(text)
     return found if isinstance(found, list) else None
 
@@ -142,7 +142,7 @@ class Loss:
 
 @dataclass(slots=True)
 class CallLog:
-    """The calls of one piece of an adapter's work: its clients, the calls that are running, and those it lost."""
+    """The calls of one piece of an adapter's work: the clients it asks, the running calls, and the lost ones."""
 
     clients: dict[str, ChatClient]
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -187,13 +187,13 @@ class CallLog:
             return [*self.losses, *(Loss(error=late, call=call, at=time.monotonic()) for call in self.running)]
 
     def find_gravest_error(self, error: SleepError) -> SleepError:
-        """The error that ended the work: a lost call that ends the run, else any lost call, else the given error."""
+        """Return the error to report: of a lost call that ends the run, else of any lost call, else the given error."""
         errors = [loss.error for loss in self.lost()]
         return next((one for one in errors if not isinstance(one, TransientBackend)), next(iter(errors), error))
 
 
 class _Current:
-    """The run the chat functions lead to; one adapter works at a time."""
+    """Holds the run that the chat functions ask; only one adapter works at a time."""
 
     def __init__(self) -> None:
         self._turn = threading.RLock()
@@ -201,7 +201,7 @@ class _Current:
 
     @contextmanager
     def use(self, log: CallLog) -> Iterator[None]:
-        """Lead the chat functions to these clients until the context ends."""
+        """Route the chat functions to these clients while the context lasts."""
         with self._turn:
             before, self._log = self._log, log
             try:
@@ -244,7 +244,7 @@ def get_message_text(message: Mapping[str, Any]) -> str:
 
 
 def mark_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: Sequence[Item]) -> None:
-    """Mark the results that a lost call belongs to as unmeasured.
+    """Mark as unmeasured every result that a lost call affected.
 
     These are the results that quote the error, else those whose item the prompt was about. Raises the error of a loss
     that ends the run, or that cannot be attributed: then the whole batch is unmeasured.
@@ -273,7 +273,7 @@ def find_lost_items(lost: Sequence[Loss], items: Sequence[Item]) -> list[Rollout
 
 
 def _find_distinctive_texts(results: Sequence[RolloutResult], items: Sequence[Item]) -> dict[str, set[str]]:
-    """By item, the texts of its fields and its result that no other item has and that may occur in a prompt."""
+    """Return, by item, the texts of its fields and result that no other item has and a prompt may quote."""
     known: dict[str, set[str]] = {}
     rows: list[tuple[str, Mapping[str, object]]] = [(str(item["id"]), item) for item in items]
     rows += [(result.id, {"asked": result.question, "task": result.task_description}) for result in results]
@@ -285,7 +285,7 @@ def _find_distinctive_texts(results: Sequence[RolloutResult], items: Sequence[It
 
 
 def _find_subject(loss: Loss, known: Mapping[str, set[str]]) -> set[str]:
-    """Return the item with the most characters in the user prompt, else in the system prompt; empty if none occurs."""
+    """Return the items most quoted in the user prompt, else in the system prompt; an empty set if none is."""
     for prompt in (loss.call.user, loss.call.system):
         lines = {line.strip() for line in prompt.splitlines()}
         shares = {

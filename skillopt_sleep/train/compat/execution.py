@@ -45,7 +45,7 @@ def is_optimizer_chat_backend() -> bool:
 
 
 def get_codex_exec_config() -> dict[str, str | bool | int]:
-    """Return the config's ``codex_exec_`` values, without that prefix; empty texts and False by default."""
+    """Return the config's ``codex_exec_`` values, named without that prefix; "" and False are the defaults."""
     defaults: dict[str, str | bool | int] = dict.fromkeys(CODEX_OPTIONS, "") | dict.fromkeys(CODEX_SWITCHES, False)
     given = {name: current.config.get(f"codex_exec_{name}") for name in defaults}
     return defaults | {name: value for name, value in given.items() if value is not None}
@@ -105,7 +105,7 @@ def run_target_exec(
     full_auto: bool | None = None,  # noqa: ARG001
     allow_file_edits: bool = False,
 ) -> tuple[str, str]:
-    """Ask the target with a workspace's texts in the prompt; return its answer, twice: here it is the whole record.
+    """Ask the target with a workspace's texts in the prompt; return its answer twice, as answer and as record.
 
     Raises ``UsageError`` for pictures and for tasks that edit files, which this program has no way to run.
     """
@@ -125,13 +125,13 @@ def run_target_exec(
 
 
 class _Tracker:
-    """Counts nothing: the run's ledger has every call."""
+    """A token counter that counts nothing, because the run's ledger has every call."""
 
     def record(self, *_given: object, **_named: object) -> None:
         """Do nothing."""
 
     def summary(self) -> dict[str, int]:
-        """Nothing."""
+        """Return an empty summary."""
         return {}
 
 
@@ -163,7 +163,7 @@ def _complete(*, messages: Sequence[Row], **options: Any) -> SimpleNamespace:
 
 
 def _make_place(work_dir: str, name: str) -> Path:
-    """Return a path in the workspace, whose folder is created."""
+    """Return the path of a file in the workspace, and create its folder."""
     root = Path(work_dir).resolve()
     path = Path(os.path.normpath(root / name))
     if root not in path.parents:

@@ -34,7 +34,7 @@ PART_CHARS = {
     "system": 2_000,
     "said": 500,
 }
-"""Characters shown of the parts of a turn."""
+"""By part of a turn, the characters of it that are shown."""
 REFERENCE_CHARS, PROMPT_CHARS = 4_000, 3_000
 PROMPT_FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
 """Files that adapters write beside a conversation, by the field of the result they belong to."""
@@ -157,9 +157,9 @@ def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path
 
 
 def convert_to_plain_row(row: Mapping[Any, Any], where: str) -> Row:
-    """A row as it is after a restart: plain JSON, with numbers of other libraries as numbers and other objects as text.
+    """Return a row as plain JSON: numbers of other libraries become numbers, other objects text.
 
-    Raises ``UsageError`` for a row that JSON cannot hold.
+    So it is the same before and after a restart. Raises ``UsageError`` for a row that JSON cannot hold.
     """
 
     def simplify(value: object) -> object:
@@ -207,7 +207,7 @@ def _reflect(
 
 
 def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_budget: int, **given: Any) -> Row | None:
-    """Return the patch of one analyst that sees all items with this score."""
+    """Return the patch of one analyst that sees all items as if each had this score."""
     check_mode(given["update_mode"])
     contexts = ("step_buffer_context", "rejection_context", "trajectory_memory_context")
     read = [read_row({"hard": score, "soft": score} | row, None, Path(prediction_dir)) for row in items]

@@ -31,7 +31,7 @@ from skillopt_sleep.train.results import RolloutResult, check_result, compute_sc
 
 REQUIRED = ("get_items", "rollout_one")
 ADAPTER_FILE = "adapter.py"
-"""The file of a folder that defines its environment."""
+"""The file that defines the environment when the user names a folder."""
 _PACKAGED = re.compile(rf"^\s*(?:from\s+\.|(?:from|import)\s+{re.escape(ENVIRONMENTS)}\.(?!base\b))", re.MULTILINE)
 OPTIONAL = (
     "get_initial_skill",
@@ -173,7 +173,7 @@ def run_rollout(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DirectAsk:
-    """``ports.Ask`` straight to a backend: no ledger, no retry, no cap."""
+    """A ``ports.Ask`` that calls a backend directly: no ledger, no retry, no cap."""
 
     backend: Backend
 
@@ -183,12 +183,12 @@ class _DirectAsk:
         return self.backend.model
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:  # noqa: ARG002  a ledger would book it
-        """Ask."""
+        """Ask the backend."""
         return self.backend.complete(prompt)
 
 
 class _DuckTypedEnv(SkillEnv):
-    """An object with the methods of an environment, but not its base class."""
+    """Wraps an object that has the methods of an environment, but not its base class."""
 
     def __init__(self, env: object) -> None:
         self._env = env

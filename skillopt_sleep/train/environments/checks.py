@@ -70,7 +70,7 @@ class ChecksEnv(SkillEnv):
             find_judge(task, self._judges)
 
     def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:  # noqa: ARG002
-        """Let the optimizer judge rubrics."""
+        """Keep the optimizer's client, which judges rubrics."""
         self._optimizer = optimizer_client
 
     def traits(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class ChecksEnv(SkillEnv):
         return list(dict.fromkeys(_get_task_type(task) for task in self._tasks.values()))
 
     def calls_of(self, item: Item) -> int:
-        """One call, and one more if the judge may ask a model."""
+        """Return 1, or 2 if the judge may ask a model."""
         return 1 + may_ask_model(self._tasks[str(item["id"])].reference)
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
@@ -146,7 +146,7 @@ def _read_tasks(path: Path) -> tuple[TaskRecord, ...]:
 
 
 def _deal(tasks: Sequence[TaskRecord], ratio: str, seed: int) -> dict[str, tuple[TaskRecord, ...]]:
-    """Deal tasks by ratio, whole groups together; a pinned group goes to the most sealed split it is pinned to."""
+    """Deal tasks by ratio, whole groups together; a group with pinned tasks goes to the most sealed of their splits."""
     parse_ratio(ratio)
     pins: dict[str, Split] = {}
     sealed = list(Split)

@@ -30,9 +30,9 @@ from skillopt_sleep.train.splits import (
 )
 
 Scorer: TypeAlias = Callable[[str, Item], float | tuple[float, float]]
-"""Scores an answer to an item: (hard, soft), or soft alone; then hard is 1 from ``pass_at`` on."""
+"""Scores an answer to an item: returns (hard, soft), or soft alone, where hard is 1 from ``pass_at`` on."""
 WRONG = "I do not know."
-"""An answer on which every scoring function is tried beforehand."""
+"""A wrong answer with which every scoring function is tried before the run."""
 
 
 class SimpleQAEnv(SkillEnv):
@@ -134,7 +134,7 @@ class SimpleQAEnv(SkillEnv):
         )
 
     def _score(self, text: str, item: Item) -> tuple[float, float, str]:
-        """Hard and soft score, and the reason for a wrong answer."""
+        """Return the hard and soft score, and the reason for a wrong answer."""
         if not callable(self._scoring):
             score = score_answer(text, self._make_expected(item))
             return score.hard, score.soft, score.rationale
@@ -163,7 +163,7 @@ class SimpleQAEnv(SkillEnv):
         )
 
     def _check(self) -> None:
-        """Find items that could never be scored. A scoring function is tried on every item."""
+        """Raise ``UsageError`` for items that could never be scored; try a scoring function on every item."""
         check_ids(
             self._list_items(), [f"{split}[{index}]" for split in SPLITS for index in range(len(self._splits[split]))]
         )
@@ -237,7 +237,7 @@ def _read_choices(item: Item) -> Mapping[str, str]:
 
 
 def _describe_overlap(given: Splits) -> tuple[str, ...]:
-    """Notes on near-duplicates across lists, which are used as they are."""
+    """Return notes on near-duplicates across the given lists, which are used as they are."""
     try:
         check_ids([item for split in SPLITS for item in given[split]], "items")
         return tuple(note.replace("left out", "kept, though") for note in remove_repeats(given).notes)
