@@ -70,10 +70,10 @@ def require(kind: Kind, name: str, *, where: str = "", besides: tuple[str, ...] 
 
 
 def find(kind: Kind, name: str) -> object:
-    """The plugin of that name: an adapter class, an agent, or what makes an environment.
+    """Return the plugin of that name: an adapter class, an agent, or the factory of an environment.
 
-    Raises ``UsageError`` as ``require`` does, and ``PluginError`` for an installed one that cannot be used: its module
-    raises whatever it likes, or an adapter is no dataclass.
+    Raises ``UsageError`` as ``require`` does, and ``PluginError`` for an installed plugin that cannot be used:
+    importing it fails, or an adapter is no dataclass.
     """
     require(kind, name)
     if name in _built_in(kind):
@@ -98,7 +98,7 @@ def find_fault(kind: Kind, name: str) -> str:
 
 
 def refuse(kind: Kind, name: str, why: str) -> PluginError:
-    """The error for an installed plugin: it names the package and the entry point, and what helps."""
+    """Return the error for an unusable installed plugin; it names the package, the entry point and the remedy."""
     entry = _installed(kind)[name]
     package = entry.dist.name if entry.dist else entry.module
     return PluginError(
@@ -184,7 +184,7 @@ def _require_sensible(where: str, key: str, value: object) -> None:
 
 @cache
 def _built_in(kind: Kind) -> tuple[str, ...]:
-    """The files whose last line begins with ``PLUGIN = ``; read, not imported."""
+    """Return the names of modules whose last line begins with ``PLUGIN = ``; the files are read, not imported."""
     return tuple(path.stem for path in kind.folder.glob("*.py") if _last_line(path).startswith("PLUGIN = "))
 
 
@@ -194,7 +194,7 @@ def _last_line(path: Path) -> str:
 
 @cache
 def _installed(kind: Kind) -> dict[str, EntryPoint]:
-    """The entry points of other packages."""
+    """Return the entry points by which other packages add plugins of this kind."""
     if not _may_be_installed():
         return {}
     from importlib import metadata  # noqa: PLC0415  15 ms, spared while no package names one of our groups
@@ -204,7 +204,7 @@ def _installed(kind: Kind) -> dict[str, EntryPoint]:
 
 @cache
 def _may_be_installed() -> bool:
-    """Whether any installed package names one of our groups: a tenth of what loading the metadata costs."""
+    """Tell whether any installed package names one of our entry-point groups, ten times as fast as loading metadata."""
     wanted = f"[{GROUP}.".encode()
     for place in sys.path:
         try:

@@ -51,7 +51,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     target_backend: str = ""
     """Backend of the model that improves; "" takes ``backend``."""
     target_model: str = ""
-    """Its model; "" takes the one most of the user's sessions used."""
+    """Model of the target backend; "" takes the one most of the user's sessions used."""
     optimizer_backend: str = ""
     """Backend of the model that mines, judges and reflects; "" takes ``backend``."""
     optimizer_model: str = ""
@@ -123,7 +123,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     keep_steps: bool = True
     """Keep what the agent did in sessions where you corrected it."""
     steps_mb: Count = 64
-    """Most megabytes of it, compressed; the oldest sessions go first."""
+    """Most megabytes of these kept steps, compressed; the oldest sessions are deleted first."""
     moment_tokens: Annotated[int, Meta(ge=500, le=100_000)] = 3_000
     """Most tokens of the session before a moment that a replay as text is shown."""
     data_dir: str = ""
@@ -183,7 +183,7 @@ def secrets(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def read_named_file(path: Path, what: str) -> bytes | None:
-    """The bytes of a file that the user named, None when there is none; links are followed; ``what`` is for errors.
+    """Return the bytes of a file that the user named, None for no file; links are followed; ``what`` is for errors.
 
     Raises ``SettingsError`` for a folder, a FIFO or a device, which might never end, and for what cannot be read.
     """
@@ -200,12 +200,12 @@ def read_named_file(path: Path, what: str) -> bytes | None:
 
 
 def _merge(under: Table, over: Table) -> Table:
-    """Tables of two layers: an option the later layer does not name keeps its value."""
+    """Merge the tables of two layers: an option the later layer does not name keeps its value."""
     return {name: under.get(name, {}) | over.get(name, {}) for name in {**under, **over}}
 
 
 def _convert(key: str, value: object, where: str) -> object:
-    """One value in the type of its setting."""
+    """Convert one value to the type of its setting."""
     if key not in _TYPES:
         hint = suggest_name(key, _TYPES)
         raise SettingsError(f"{where}: there is no setting {key!r}{hint} (`skillopt-sleep settings` lists them all)")

@@ -100,12 +100,12 @@ class Position(Struct, frozen=True, kw_only=True):
 
     @property
     def judged(self) -> int:
-        """The number of such pairs."""
+        """The number of pairs whose answers a judge saw in one call."""
         return self.first + self.second + self.ties
 
     @property
     def chance(self) -> float:
-        """The probability that a judge without a taste for a place splits its verdicts at least as unevenly."""
+        """The probability that a judge without a preference for a place splits its verdicts at least as unevenly."""
         return chance_as_uneven(self.first, self.second)
 
 
@@ -137,7 +137,7 @@ class Trial(Struct, frozen=True, kw_only=True):
 
     @property
     def position(self) -> Position:
-        """Which place won, among the pairs whose answers a judge saw in one call."""
+        """How often the answer shown first, or second, won the pairs that a judge saw in one call."""
         seen = zip(self.firsts, self.results, strict=True)
         judged = [(first, result) for first, result in seen if first is not None and result is not None]
         decided = [(first, result) for first, result in judged if result is not Result.TIE]

@@ -47,7 +47,7 @@ RELIABLY = 0.8
 """The chance of acceptance from which a gain counts as one that can be shown."""
 
 MOST_DIFFER = 0.5
-"""How often two replays that pass or fail can differ: at a pass rate of one half."""
+"""Largest share of pass-or-fail replay pairs that can differ; it is reached at a pass rate of one half."""
 
 State = tuple[int, int]
 """Score and losses of a trial; the wins follow from them."""
@@ -198,7 +198,7 @@ def _pair_up(group: Sequence[BaseReplay]) -> Iterable[tuple[BaseReplay, BaseRepl
 
 
 def _share(alike: Sequence[Sequence[BaseReplay]], holds: Callable[[BaseReplay, BaseReplay], bool]) -> float | None:
-    """Compute how often that holds for two replays of a task: the mean over all its pairs, unbiased for one task."""
+    """Compute how often ``holds`` is true of two replays of a task: the mean over all its pairs, unbiased per task."""
     if not alike:
         return None
     shares = [_mean([holds(one, other) for one, other in itertools.combinations(group, 2)]) for group in alike]

@@ -26,7 +26,7 @@ from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.optimizer.replay import Attempt, Models, answer, find_judge
 
 SITTING = timedelta(hours=6)
-"""How far apart the two arms of a pair may be answered: later the service may not be the same."""
+"""Longest time between the answers of a pair's two arms: after more, the service may not be the same."""
 NO_VERDICT = (BadReply, EmptyReply, TooLong)
 """Failures of a judge on what it was shown rather than in transport; they may hide a loss."""
 
@@ -188,7 +188,7 @@ def _judge_pair(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: 
 def _score(
     task: TaskRecord, old: ReplayResult, new: ReplayResult, first: Arm, models: Models
 ) -> tuple[ReplayResult, ReplayResult, Arm | None]:
-    """Score both; the arm is ``first`` where one call showed the judge two different answers, else None."""
+    """Score both replays; also return ``first`` where one call showed the judge two different answers, else None."""
     judge = find_judge(task, models.judges)
     if old.score is not None or new.score is not None:  # an agent's own ending is already its score
         one, two = (result.score or judge.score(task, result, models.optimizer) for result in (old, new))

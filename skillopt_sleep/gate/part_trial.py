@@ -131,7 +131,8 @@ class PartTrial(RuleTrial[TaskT]):
 
 
 _TURNED: Mapping[Result | Lost, Result] = {Result.WIN: Result.LOSS, Result.LOSS: Result.WIN}
-"""What a pair that is no tie is, seen from its other arm; of pairs without outcome only the uneven number counts."""
+"""The outcome of a decided pair as its other arm sees it. Pairs without outcome need none: only the difference between
+the arms counts."""
 
 
 def try_parts(

@@ -29,7 +29,7 @@ from skillopt_sleep.model.text import sha256
 MOST_WAITING = 12
 """Rules on trial at the same time: with more, none would get enough pairs. New ones wait until one is decided."""
 SAID = "you said so, not proven"
-"""What a standing wish of the person is called that worked where they said it and harmed nothing."""
+"""What reports call a rule on a standing wish of the person that worked where they said it and harmed nothing."""
 IDLE_PAIRS = 24
 """Pairs after which a rule without a net win is given up: it shows no effect, and others wait for their turn."""
 
@@ -123,7 +123,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     wished: bool = False
     """Whether each sentence of it rests on a standing wish that the person typed: "always", "from now on"."""
     own: tuple[int, int] = (0, 0)
-    """The requests it was written from that it was tried at, and those where the agent then did as it says."""
+    """On how many of the requests it was written from it was tried, and on how many the agent then did as it says."""
 
     @property
     def rule(self) -> EditRecord:
@@ -147,7 +147,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
     @property
     def you_said_so(self) -> str:
-        """How a standing wish of the person did that works where they said it and harmed nothing; "" otherwise."""
+        """The result of a person's standing wish that worked wherever they said it and harmed nothing; "" otherwise."""
         tried, heeded = self.own
         if not (self.wished and 0 < tried == heeded and self._is_harmless):
             return ""
@@ -247,9 +247,9 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     def with_evidence(self, edit: EditRecord, evidence: Sequence[str], groups: Sequence[str]) -> PendingEdit:
         """Return the rule with the further requests that led to it once more, in whatever words.
 
-        It keeps its first wording and its tally; the bound of a rule that had to reach 12 and now 9 is that of 9. The
-        second request is never tried, as little as the ``groups`` that wrote the rule. Later ones change nothing of it,
-        so it can be tried on them.
+        It keeps its first wording and its tally; a rule whose required score falls from 12 to 9 has the error bound of
+        9. The second request is never tried, like the ``groups`` that wrote the rule. Later ones change nothing of the
+        rule, so it can be tried on them.
         """
         named = filter(None, (*self.evidence, *evidence))  # one without a name is some request that is not known
         resting = tuple(dict.fromkeys(named)) or self.evidence

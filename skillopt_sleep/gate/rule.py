@@ -24,14 +24,16 @@ PROVEN = 9
 PROVEN_ALONE = 12
 """The score that proves a rule which rests on one request: by luck in .22 % of useless rules."""
 LEAST_SIZE = 8.0
-"""The fortune, of 1 at the start, that an accept needs: many small gains do not outweigh a few large harms."""
+"""The ``Tally.size`` (a betting fortune that starts at 1) that an accept needs, so that many small gains do not
+outweigh a few large harms."""
 MOST_LOSSES = 6
-"""One loss more drops a rule, whatever its wins."""
+"""Most losses of a rule: one more drops it, whatever its wins."""
 DROP = -6
 """The score at which an edit is dropped: after three losses in a row, acceptance takes twelve wins in a row."""
 PAIRS_A_NIGHT = 36
 PAIRS_A_LIFE = 108
-"""Pairs an edit may cost in a night and in its life. Like every stop that is not a verdict, they only save money."""
+"""Most pairs an edit may cost in a night (``PAIRS_A_NIGHT``) and in its life. Like every stop that is not a verdict,
+they only save money."""
 GO_ON_AT = 1
 """The score from which one more round in the same night is worth its price."""
 PAUSE_AT = -2
@@ -44,7 +46,7 @@ as often.
 GRADED_MARGIN = 0.1
 """How far two graded scores must differ to count: less is the judge's mood."""
 ROUNDING = 1e-9
-"""Grades such as 0.3 are inexact: 0.4 - 0.3 exceeds 0.1 by rounding alone."""
+"""Tolerance for inexact grades such as 0.3: 0.4 - 0.3 exceeds 0.1 by rounding alone."""
 
 
 class Verdict(enum.StrEnum):

@@ -51,7 +51,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     lost: tuple[str, ...] = ()
     """The request of every loss."""
     fortunes: tuple[float, ...] = ()
-    """What 1 has become for each of ``STAKES``; empty when no pair was added with its gain."""
+    """What a fortune of 1 has become under each of ``STAKES``; empty when no pair was added with its gain."""
     characters: tuple[int, int] = (0, 0)
     """Characters of all measured answers of the baseline, and of the candidate."""
 

@@ -204,7 +204,7 @@ class RuleTrial(Generic[TaskT]):
 
 
 MeasureAll = Callable[[Sequence[tuple[RuleTrial[TaskT], TaskT, int]]], list[PairRow]]
-"""The same for several rules: attempts (rule, task, sample), and returns the first rows that it could pay for.
+"""Attempts (rule, task, sample) for several rules under both arms, and returns the first rows that it could pay for.
 
 None at all ends the trials for tonight.
 """
@@ -218,11 +218,11 @@ def run_rule_trials(
 ) -> None:
     """Give every rule its next pairs, wave by wave, until none needs or may have another one tonight.
 
-    The rules come in the order of ``trials``, so a cap takes from the last ones. A pair counts only after all of its
-    rule before it in the order drawn beforehand; whatever finished behind the first pair that a cap does not pay for
-    is ignored. So which pairs count does not depend on their results. (A cap on tokens, money or time may strike at a
-    pair with long answers.) ``on_decided`` is called after the wave that decided a rule. Raises ``BudgetSpent`` when
-    not one pair could be paid for, and ``FatalBackend`` always.
+    The rules come in the order of ``trials``, so a cap takes from the last ones. The pairs of a rule count in an order
+    drawn beforehand; whatever finished behind the first pair that a cap does not pay for is ignored. So which pairs
+    count does not depend on their results. (A cap on tokens, money or time may strike at a pair with long answers.)
+    ``on_decided`` is called after the wave that decided a rule. Raises ``BudgetSpent`` when not one pair could be paid
+    for, and ``FatalBackend`` always.
     """
     told: set[int] = set()
     while True:

@@ -163,7 +163,7 @@ class Audited(Struct, frozen=True, kw_only=True):
 def audit(night: str, outcome: Consolidated, plan: NightPlan, trials: Trials) -> Audited:
     """Store tonight's replays of live documents, and audit all that are stored; no call is made.
 
-    A night without validation tasks is audited for as many as the last one had.
+    For a night without validation tasks, the audit assumes as many as the last night had.
     """
     trials.note(plan.project, night, outcome.list_base_replays(night), outcome.position)
     found = noise.measure_noise(

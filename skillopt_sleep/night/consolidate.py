@@ -103,7 +103,7 @@ def _propose_all(
     night: str,
     on: Base,
 ) -> tuple[list[DocumentStep], list[PendingEdit], str]:
-    """Propose rules for each document in turn, up to a cap; the reflections, the new rules, and the cap in words."""
+    """Propose rules for each document in turn; return the reflections, the new rules, and the cap that ended it."""
     steps: list[DocumentStep] = []
     new: list[PendingEdit] = []
     can_learn = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
@@ -123,7 +123,7 @@ def _propose_all(
 
 
 def close(gone: Dropped, night: str) -> ClosedEdit | None:
-    """Return the end of a life that comes back only with new evidence; None for one that may begin anew."""
+    """Return the record of a dropped rule that may come back only with new evidence; None if it may be tried anew."""
     if not gone.final:
         return None
     life = gone.edit

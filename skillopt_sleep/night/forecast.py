@@ -29,11 +29,12 @@ from skillopt_sleep.night.select_tasks import choose_tasks, list_open_prompts, m
 from skillopt_sleep.optimizer.replay import find_put_back
 
 JUDGED = 0.8
-"""Judge calls for each pair that a model judges: equal answers share a verdict, and a lost pair has none."""
+"""Average number of judge calls for a pair that a model judges: equal answers share a verdict, lost pairs have none."""
 NEW_AGAIN, AHEAD_AGAIN = 1.2, 1.7
-"""Rounds of a new rule, and of one that is ahead; like ``JUDGED`` from four times 60 nights of `bench forecast`."""
+"""Average rounds a night of a new rule, and of one that is ahead; like ``JUDGED`` from four times 60 nights of `bench
+forecast`."""
 CONFIRMING_PAIRS = 2
-"""Pairs that replay a task again that was lost under an accepted edit."""
+"""Number of pairs that replay a task again after it was lost under an accepted edit."""
 
 
 class DryRun(Struct, frozen=True, kw_only=True):
@@ -80,7 +81,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
 
 
 def forecast_calls(pools: Pools, plan: NightPlan, waiting: Sequence[PendingEdit]) -> Forecast:
-    """Forecast the calls that the pools will take; mining is over. ``waiting`` know the requests of the archive."""
+    """Forecast the calls of a night once mining is over; ``waiting`` are its undecided rules."""
     return Forecast(phases=tuple(phase for phase in _count_for_plan(pools, plan, waiting, 0) if phase.most))
 
 
@@ -164,7 +165,7 @@ def _count_for_plan(
 
 
 def _is_learnt(pools: Pools, plan: NightPlan) -> bool:
-    """Whether the night replays a single training task first, because the documents seem to say all of it."""
+    """Whether the night replays a single training task first, because the documents seem to cover all corrections."""
     rules = [find_heavy(rule) for _, rule in list_live_rules(plan.baseline)]
     rules += [find_heavy(waiting.edit.text) for waiting in plan.accepted]
     return all(find_coverage(task, rules) >= COVERED for task in pools.train)

@@ -1,9 +1,9 @@
 """Checks, before a change is staged, that the agent really loads the documents that changed, and does what they say.
 
 A trial as text shows that a rule helps when it is read, not that the agent reads it. One replay by the agent itself
-shows that, and at a few moments where the change had helped the agent is put back into the session. When the trial
-itself was native, its records already tell. Where the agent does not read the skill, its new rules move to memory, and
-the one replay is repeated.
+shows that, and at a few moments where the change had helped the agent is put back into the session. When the trial's
+own replays were by the agent itself (native), their records already show it. Where the agent does not read the skill,
+its new rules move to memory, and the one replay is repeated.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
     candidate: Candidate | None = None
     """The documents with the rules where the agent reads them; None when nothing moved."""
     moved: tuple[AppliedEdit, ...] = ()
-    """Every edit of the proposal as it is there."""
+    """Every edit of the proposal, as ``candidate`` has it after the move."""
     stale: int = 0
     """Replays in a copy of the project that lacked edits of the session."""
 

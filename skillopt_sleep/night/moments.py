@@ -21,7 +21,7 @@ from skillopt_sleep.night.plan import Kit
 from skillopt_sleep.optimizer.replay import Models
 
 SEARCHED = 60
-"""Sessions, the latest ones, in which other places for a new lesson are looked for, and moments never looked for."""
+"""How many of the latest sessions are searched for other places of a new lesson, and for moments if they never were."""
 
 
 class FoundMoments(Struct, frozen=True, kw_only=True):
@@ -42,8 +42,8 @@ def find_moment_tasks(
     """Return the tasks at moments that these sessions add to the archive, and those that proofs have changed.
 
     A request that stands alone is a task already, among ``known`` or ``mined``, and gets no second one. Without
-    ``models`` nobody is asked, and only what was proven earlier is proven. Raises ``FatalBackend`` and
-    ``BudgetSpent``; what was found out until then is kept.
+    ``models`` nobody is asked, and only references that were proven earlier count as proven. Raises ``FatalBackend``
+    and ``BudgetSpent``; what was found out until then is kept.
     """
     alone = frozenset(
         (origin.session_id, fold(origin.words))
@@ -141,7 +141,7 @@ def _find_siblings(
     kit: Kit,
     alone: frozenset[tuple[str, str]],
 ) -> list[TaskRecord]:
-    """Return new places: of a new lesson in the latest sessions, of any other in tonight's."""
+    """Return tasks where a lesson also applies: of a new lesson in the latest sessions, of any other in tonight's."""
     lessons = [task for task in moments if _is_checked(task)]
     searched = {name.rpartition("-")[0] for name in known}
     fresh = [task for task in lessons if f"s-{task.id.removeprefix('m-')}" not in searched]
@@ -177,5 +177,5 @@ def _list_notes(proved: Proved) -> Iterable[str]:
 
 
 def pin_unproven(task: TaskRecord) -> TaskRecord:
-    """Return the task, kept to training where nothing can tell good from bad."""
+    """Return the task, restricted to training when its reference cannot tell a good answer from a bad one."""
     return task if may_vote(task) else replace(task, split=Split.TRAIN)

@@ -112,7 +112,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
 
     @property
     def position(self) -> Position:
-        """Which place won, of the pairs whose answers a judge saw in one call."""
+        """How often the answer shown first, or second, won the pairs that a judge saw in one call."""
         trials = (step.trial.position for step in self.steps if step.trial is not None)
         return sum(trials, start=Position())
 
@@ -285,7 +285,7 @@ def _add_scores(report: NightReport, shown: Trial, val: Sequence[TaskRecord]) ->
 
 
 def _decide(steps: Sequence[DocumentStep], pools: Pools) -> tuple[Verdict, str]:
-    """One verdict for the night: accept before unmeasured, then reject, then undecided."""
+    """Choose the night's one verdict: accept if any step has it, else unmeasured, else reject, else undecided."""
     if not steps:
         missing = "validation" if pools.train else "training"
         return Verdict.UNDECIDED, f"there are no {missing} tasks yet, so no edit could be tried"
@@ -312,7 +312,7 @@ def _name_action(verdict: Verdict, mode: GateMode) -> GateAction:
 
 
 def _select_edits(edits: Sequence[AppliedEdit], *statuses: EditStatus) -> tuple[AppliedEdit, ...]:
-    """Return the edits with one of these statuses, without ``seen``, which is for later nights only."""
+    """Return the edits with one of these statuses, without their field ``seen``, which only later nights need."""
     return tuple(replace(edit, seen=()) for edit in edits if edit.status in statuses)
 
 
@@ -323,7 +323,7 @@ def _mean_pass_rate(results: Sequence[ReplayResult], others: Sequence[ReplayResu
 
 
 def _list_rows(tasks: Sequence[TaskRecord], results: Sequence[ReplayResult]) -> tuple[HoldoutRow, ...]:
-    """One row for every task that was replayed."""
+    """Return one row for every task that was replayed."""
     known = {task.id: task for task in tasks}
     replays: dict[str, list[ReplayResult]] = {}
     for result in results:

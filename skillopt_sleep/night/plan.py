@@ -1,4 +1,4 @@
-"""What a night is asked to do and given to do it with: its plan, its kit, and what earlier nights left to it."""
+"""The inputs of a night: its plan, its kit of stores and adapters, and what earlier nights left undecided."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     split: SplitPlan = SplitPlan()
     step: ConsolidatePlan = ConsolidatePlan()
     asked: int = 0
-    """The same as ``step.k``; earlier versions could raise that one."""
+    """The same as ``step.k``, which earlier versions could raise above it."""
     manner: Manner = Manner()
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()
@@ -219,7 +219,7 @@ def _read_commit(task: TaskRecord) -> str:
 
 
 def _load_no_steps(_source: str, _path: str) -> None:
-    """Know nothing of what the agent did."""
+    """Return no steps: the default of ``Kit.load_steps``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,8 +282,8 @@ def recollect(plan: NightPlan, tasks: Sequence[TaskRecord]) -> Recollected:
     """Load what earlier nights left undecided or rejected; ``tasks`` are those of the archive and of tonight.
 
     A resumed night finds this in its journal, so that its tallies start where they started and replies paid for are
-    counted once. The tasks an undecided edit was written from are noted by their present groups: a near-duplicate that
-    has joined a group since may be dealt without them.
+    counted once. An undecided edit gets the present group names of the tasks it was written from, because a
+    near-duplicate that has joined a group since may be dealt without them.
     """
     return Recollected(
         rejected=plan.rejected,

@@ -25,17 +25,17 @@ MIN_GROUPS_FOR_TEST = 20
 """In smaller archives nothing is sealed: every group is needed for training and validation."""
 
 MOST_NEEDED = 6
-"""Requests that prove a rule with two wins each, if it has to reach 12; one that has to reach 9 takes 5."""
+"""Requests, with two wins each, that prove a rule which must reach the score 12; a rule that must reach 9 takes 5."""
 TAUGHT = 2
-"""Requests of one lesson that are trained on at least: a rule that rests on two is proven at 9."""
+"""Least requests of one lesson to train on: a rule that rests on two is proven at the score 9."""
 LEAST_SHARED = 2
-"""Words that two corrections of one lesson have in common, and more than half of those of the shorter."""
+"""Least words that two corrections of one lesson share; they must also be more than half of the shorter one's words."""
 
 MAX_QUOTE = 200
 MAX_DONE = 400
 """Characters of what the agent did at a moment, in a report."""
 MAX_QUOTES = 3
-"""Characters, and corrections, by which a report names a task."""
+"""Most characters of a correction (``MAX_QUOTE``), and most corrections, that a report quotes to name a task."""
 
 Group: TypeAlias = Sequence[TaskRecord]
 """The tasks of one group."""
@@ -204,7 +204,7 @@ def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
 def group_lessons(groups: Sequence[Group], *, most: int) -> list[list[Group]]:
     """Put groups together whose corrections share words, in order: one rule may come from any of them.
 
-    Words that more than ``most`` groups have are left out: where there are several lessons, they tell none of them.
+    Words that more than ``most`` groups have are left out: words shared by several lessons identify none of them.
     """
     said = [find_heavy("\n".join(words for task in group for words in task.feedback)) for group in groups]
     spread = Counter(word for words in said for word in words)
@@ -254,7 +254,7 @@ def _find_pin(group: Iterable[TaskRecord]) -> Split | None:
 def _recall_past(
     train: Sequence[TaskRecord], training: Iterable[Group], past: Past, plan: SplitPlan
 ) -> tuple[TaskRecord, ...]:
-    """Used training tasks without a place tonight that resemble the fresh ones."""
+    """Return used training tasks that have no place tonight and resemble the fresh ones."""
     if not plan.recall_k:
         return ()
     dealt = {task.id for task in train}
@@ -273,7 +273,7 @@ def _find_sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
 
 
 def _take_groups(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
-    """Whole groups in order, as far as they fit; only a first group larger than the bound is cut."""
+    """Take whole groups in order, as far as they fit; only a first group larger than the bound is cut."""
     pool: list[TaskRecord] = []
     for group in groups:
         if len(pool) + len(group) <= most:
@@ -284,7 +284,7 @@ def _take_groups(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
 
 
 def recall_similar(fresh: Sequence[TaskRecord], past: Sequence[TaskRecord], most: int) -> tuple[TaskRecord, ...]:
-    """At most ``most`` of the ``past`` tasks: those most similar to a ``fresh`` one; unrelated tasks are left out."""
+    """Return at most ``most`` of the ``past`` tasks: those most similar to a ``fresh`` one, without unrelated ones."""
     from skillopt_sleep.model.near_duplicates import similar  # noqa: PLC0415  rapidfuzz, which `status` does not need
 
     scores = {task.id: max((similar(task.intent, new.intent) for new in fresh), default=0.0) for task in past}

@@ -48,7 +48,7 @@ class Inbox(Protocol):
         """Return what a model said about the feedback in these turns, by turn, as far as one was asked."""
 
     def keep_labels(self, labels: Sequence[FeedbackLabel]) -> None:
-        """Keep each once; the sessions that are returned from then on carry it where rules had found nothing."""
+        """Store each label once; sessions returned from then on carry it where rules had found nothing."""
 
 
 class Archive(Protocol):
@@ -103,13 +103,13 @@ class Trials(Protocol):
         """Return the account of a project."""
 
     def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
-        """Store a night's replays of live documents, and which place of a judged pair won."""
+        """Store a night's replays of live documents, and how often the answer shown first won a judged pair."""
 
     def replays(self, project: str) -> tuple[BaseReplay, ...]:
         """Return all replays of live documents."""
 
     def position(self, project: str) -> Position:
-        """Return which place of a judged pair won, over all nights."""
+        """Return how often the answer that a judge saw first, or second, won its pair, over all nights."""
 
     def attempt(self, project: str, change: str, night: str) -> int:
         """Count a night's attempt at the sealed test of an adopted change; return how many nights have tried."""
@@ -151,7 +151,7 @@ class OpenNight(Protocol):
         """
 
     def look(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
-        """The same for work that must be done anew when a night is resumed: its outcome is reported, never stored."""
+        """Do the work of a stage that must be done anew when a night is resumed: report its outcome, never store it."""
 
     def evidence(self, rows: Sequence[EvidenceRow]) -> None:
         """Write ``evidence.jsonl``. Raises ``DiskError``."""
@@ -196,6 +196,7 @@ class Staging(Protocol):
     ) -> tuple[str | None, tuple[DocumentChange, ...]]:
         """Store a proposal of every document that changed; return its folder (None when nothing changed).
 
-        The first four are those of ``Proposed``; ``also`` is for the documents of other agents.
+        ``baseline``, ``candidate``, ``edits`` and ``untried`` are as in ``Proposed``; ``also`` holds the documents of
+        other agents.
         Raises ``DiskError``, and ``Refused`` where a live path is not a plain file of the project.
         """

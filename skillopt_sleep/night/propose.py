@@ -28,7 +28,7 @@ from skillopt_sleep.optimizer.step import EditTarget, Reflection, StepPlan, Step
 from skillopt_sleep.safety.provenance import Grounds, ground_rule, rests_on_wishes
 
 COVERED = 0.4
-"""The share of the words of a correction that a rule has which seems to say the same."""
+"""Least share of common words (``find_coverage``) at which a rule seems to say the same as a correction."""
 MAX_QUOTE = 90
 """Characters of a rule that a reason quotes."""
 
@@ -64,7 +64,7 @@ def propose_rules(
     night: str,
     on: Base,
 ) -> tuple[DocumentStep, list[PendingEdit]]:
-    """Take one document through rollouts and reflection; the step so far, and the rules that are new.
+    """Take one document through rollouts and reflection; return the step so far, and the rules that are new.
 
     Raises ``FatalBackend`` and ``BudgetSpent``.
     """
@@ -111,9 +111,9 @@ def propose_rules(
 
 
 def _find_learnt(current: Candidate, tasks: Sequence[TaskRecord]) -> TaskRecord | None:
-    """Return the task to try first where all seem to be learnt: a rule of the documents says what was corrected.
+    """Return the one task to replay first if a rule already seems to cover every task's correction, else None.
 
-    Texts cannot be sure of it, so one task is replayed: the one whose correction shares least with a rule.
+    Comparing texts is no proof, so the task whose correction shares least with any rule is replayed.
     """
     rules = [find_heavy(rule) for _, rule in list_live_rules(current)]
     shares = [find_coverage(task, rules) for task in tasks]
@@ -123,9 +123,10 @@ def _find_learnt(current: Candidate, tasks: Sequence[TaskRecord]) -> TaskRecord 
 
 
 def find_coverage(task: TaskRecord, rules: Sequence[frozenset[str]]) -> float:
-    """Return the largest share of its words that the correction of a task has in common with a rule.
+    """Return the largest share of words that the correction of a task has in common with any one rule.
 
-    Of the shorter of both; 1 for a task of a session that nobody corrected, 0 where fewer than two words are common.
+    It is a share of the shorter of the two texts; 1 for a task of a session that nobody corrected, 0 where fewer than
+    two words are common.
     """
     said = find_heavy("\n".join(task.feedback))
     if not task.feedback:
@@ -233,7 +234,7 @@ def _propose(
 def _hold_back(
     edit: EditRecord, current: Candidate, tasks: Sequence[TaskRecord], history: History
 ) -> AppliedEdit | None:
-    """Say why a proposed rule does not begin a life: the guard, one it has already, or a contradiction."""
+    """Return why a proposed rule starts no trial (guarded, known already, contradictory); None when it may start."""
     if (guarded := hold_back(edit, ())) is not None:
         return guarded
     evidence = find_evidence(edit, tasks)

@@ -37,7 +37,7 @@ from skillopt_sleep.night.try_edits import find_base
 from skillopt_sleep.optimizer.replay import Manner, Models
 
 UNREADABLE = ("cannot be read", "answered without any")
-"""Words in the error of a reply that came in the wrong form; any other was lost."""
+"""Words in the error of a reply that came in the wrong form; with any other error no reply came."""
 
 
 class SelectedTasks(Struct, frozen=True, kw_only=True):
@@ -200,7 +200,7 @@ def choose_tasks(
     *,
     among: Sequence[TaskRecord] = (),
 ) -> tuple[TaskRecord, ...]:
-    """Tonight's tasks of an archive, each assigned to its split; ``among``: see ``split_tasks``.
+    """Choose tonight's tasks from an archive, each assigned to its split; ``among``: see ``split_tasks``.
 
     When no task is fresh, nothing is trained. Then the first ``pending`` rule that can change gets tasks: any that are
     neither sealed nor pinned to training, and on which it has not shown yet that it does nothing.

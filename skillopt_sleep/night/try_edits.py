@@ -25,8 +25,8 @@ from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 
 SAMPLES_PER_BASE = 100
-"""Sample numbers reserved for one base: more than the rounds of a night. What proved a rule is no replay of the next
-base, although it was made with the same documents: it was selected for being good."""
+"""Sample numbers reserved for one base: more than the rounds of a night. The replays that proved a rule are not reused
+for the next base, although the documents are the same: they were selected for being good."""
 SAMPLES_PER_NIGHT = 1000
 """Sample numbers reserved for a night: its base replays are new, not those of the night before."""
 MOST_SOURCES = 3
@@ -50,7 +50,7 @@ class RuleOnTrial:
     """The edit as it was applied to that base."""
     trial: Trial | None = None
     own: tuple[ReplayResult, ...] = ()
-    """Replays of what it was written from."""
+    """Replays of the requests that the rule was written from."""
 
     @property
     def is_accepted(self) -> bool:
@@ -69,7 +69,7 @@ class TrialRunner:
     current: Candidate
     """The base: the live documents and all that is accepted and not adopted yet."""
     calls_left: Callable[[], int] | None = None
-    """Calls that are left of those that were printed before the night; None for no such end."""
+    """Returns the calls left of the number announced before the night; None means no such limit."""
     dropped: list[Dropped] = field(default_factory=list)
     """Rules that do not fit the base any more."""
 
@@ -158,7 +158,7 @@ class TrialRunner:
         return [rule for rule in rules if rule.life.id not in gone]
 
     def _take_affordable(self, wave: Wave, known: Collection[tuple[str, int]], apart: int) -> Wave:
-        """Return the first pairs that the calls left suffice for; of ``known`` pairs the base was replayed."""
+        """Return the first pairs that the calls left suffice for; ``known`` pairs need no new replay of the base."""
         left = self.calls_left() if self.calls_left else len(wave) * CALLS_A_PAIR
         replayed = set(known)
         for place, (_, task, sample) in enumerate(wave):

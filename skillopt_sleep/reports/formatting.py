@@ -23,7 +23,7 @@ DOCUMENTS = {"skill": "skill", "memory": "memory file"}
 """The reader's name for each kind of document."""
 
 WORDS = msgspec.json.decode(Path(__file__).with_name("words.json").read_bytes(), type=dict[str, dict[str, Any]])
-"""What reports say that no figure changes, by kind."""
+"""Fixed wordings of the reports, which depend on no figure, by kind."""
 
 ERRORS: Mapping[str, str] = WORDS["errors"]
 """What each class of call error means."""

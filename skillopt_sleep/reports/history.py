@@ -180,7 +180,7 @@ def _count_weeks(reports: Iterable[NightReport], sessions: Iterable[Session], li
 
 
 def _list_mondays(used: set[date]) -> Iterator[date]:
-    """Yield every week from the first to the last one that is used, the latest ``MOST_WEEKS`` at most."""
+    """Yield the Monday of every week from the first to the last of ``used``, at most of the latest ``MOST_WEEKS``."""
     if used:
         first = max(min(used), max(used) - timedelta(weeks=MOST_WEEKS - 1))
         for count in range((max(used) - first).days // 7 + 1):

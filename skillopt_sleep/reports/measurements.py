@@ -122,7 +122,7 @@ def chance(k: int) -> str:
 
 
 def _round_up(value: float) -> str:
-    """At most one decimal, never less than the value."""
+    """Round up to at most one decimal."""
     return f"{math.ceil(round(value * 10, 6)) / 10:g}"
 
 

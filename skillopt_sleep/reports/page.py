@@ -1,8 +1,8 @@
 """Renders the views of nights from templates: ``report.md``, and the pages that a browser opens.
 
 Everything quoted was written by others. Each kind of template escapes every value, so that it reads as written and can
-never become markup. A page stands alone: it loads nothing, its policy allows only its own style and script by their
-digests, and what it shows is bounded.
+never become markup. A page stands alone: it loads nothing, its Content-Security-Policy allows only its own style and
+script by their digests, and what it shows is bounded.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ ANSWER_CHARACTERS = 1_200
 """Characters shown of one answer."""
 ANSWER_LINES = 40
 ALIKE = 0.3
-"""Share of their words that two answers have in common when what differs between them is marked."""
+"""Least share of common words at which the differences between two answers are marked."""
 
 OPERATIONS = {
     EditOp.APPEND: "new in",

@@ -158,7 +158,7 @@ def _needs(change: PendingReport) -> Cell:
 
 
 def _list_waiting(status: Status) -> Iterator[Facts | Cell]:
-    """Yield what asks for the user, or for the next night."""
+    """Yield what waits for the user, and what waits for the next night."""
     if not status.nights:
         yield "No night yet. Begin with:"
         yield Facts(FIRST_STEPS)

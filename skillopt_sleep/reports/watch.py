@@ -245,7 +245,7 @@ def _judge(before: Period, after: Period) -> tuple[WatchState, float | None, int
 
 
 def _log_choose(total: int, count: int) -> float:
-    """Logarithm of the number of ways to choose ``count`` of ``total``."""
+    """Compute the logarithm of the number of ways to choose ``count`` of ``total``."""
     return math.lgamma(total + 1) - math.lgamma(count + 1) - math.lgamma(total - count + 1)
 
 
@@ -269,7 +269,7 @@ def describe_watch(watched: Sequence[Watched], *, everything: bool = False) -> P
 
 
 def list_unhelpful_rules(watched: Sequence[Watched]) -> tuple[str, ...]:
-    """Notes for a night's report: the rules whose corrections did not become fewer."""
+    """Return notes for a night's report on the rules whose corrections did not become fewer."""
     return tuple(
         f"since “{plain(found.rule.text, CHARACTERS)}” went live, you have corrected this as often as before"
         f" ({_rate(found.before)} before, {_rate(found.after)} since); to remove the rule: {_revert(found)}"

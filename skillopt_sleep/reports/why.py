@@ -189,7 +189,7 @@ def _attempt(applied: AppliedEdit, night: NightReport) -> Attempt:
 def _state(
     edit: EditRecord, attempts: Sequence[Attempt], live: Mapping[tuple[str, str], bool], pending: Collection[str]
 ) -> RuleState:
-    """Return an adoption decides, then the last night that tried the rule; a night that skipped it changes nothing."""
+    """Return a rule's state: as its adoption says, else as the last night says that tried it and did not skip it."""
     adopted = [live[key] for attempt in attempts if (key := (attempt.night, edit.id)) in live]
     if adopted:
         return RuleState.ADOPTED if any(adopted) else RuleState.REVERTED

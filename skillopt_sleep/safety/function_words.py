@@ -28,9 +28,9 @@ class _Grammar(Struct, frozen=True):
     interjections: tuple[str, ...]
     """A refusal that opens a complaint ("no, amounts in cents") and negates nothing in it."""
     complaints: tuple[str, ...]
-    """What the assistant did wrong: the person demands the contrary."""
+    """Patterns of saying what the assistant did wrong: the person demands the contrary."""
     stakes: Mapping[str, str]
-    """What a rule may speak of only if the person did: too much depends on it."""
+    """Words, by subject, for what a rule may mention only if the person did, because too much depends on it."""
 
 
 def _join(parts: tuple[str, ...]) -> re.Pattern[str]:
@@ -73,7 +73,7 @@ class Polarity(Struct, frozen=True):
         return bool((self.negations + self.omits) % 2)
 
     def allows(self, other: Polarity) -> bool:
-        """Tell whether a clause of this polarity, as typed, may become one of the other polarity about the same."""
+        """Tell whether a typed clause of this polarity supports a rule's clause of the polarity ``other``."""
         if other.concedes and not self.concedes:
             return False
         if self.complains:  # "you forgot the tests" demands tests; "why do you add comments" may demand either

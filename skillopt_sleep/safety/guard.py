@@ -60,7 +60,7 @@ _YET = re.compile(r"\b(?:but|unless|until|except|without|instead|forget|hesitate
 """Words after which a prohibition no longer forbids what follows ("never forget to ...")."""
 
 SHOWN = 60
-"""Characters quoted of what gave an edit away."""
+"""Characters of the suspicious text that a reason quotes."""
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u2028\u2029")
@@ -113,7 +113,8 @@ _ENCODED = re.compile(
 _HEX = re.compile("[0-9a-f]*|[0-9A-F]*")
 _RUN = re.compile(r"[A-Za-z0-9+]{24,}")
 CHANGES = 0.48
-"""Share of places in random text where small letters, capitals and digits alternate; a long name has fewer."""
+"""Share of places at which small letters, capitals and digits alternate from which text counts as random; a long name
+has fewer."""
 _PUSHED = re.compile(r"[ \t\u00a0\u3000]{24,}\S|(?:\r?\n[ \t]*){4,}\S")
 """Words that blanks before them move out of sight."""
 

@@ -1,4 +1,4 @@
-"""Whether each sentence of a rule rests on words that the person typed.
+"""Decides whether each sentence of a rule rests on words that the person typed.
 
 Sessions and model replies are hostile input, and a rule can carry a harmful sentence behind an honest one. So every
 sentence is judged alone: its particulars (commands, paths, addresses, flags, names) must have been typed as they are,
@@ -91,7 +91,7 @@ class Grounds(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, tasks: Sequence[TaskRecord], *, also: Sequence[str] = ()) -> Grounds:
-        """The typed words of the tasks that a rule was written from, and ``also`` further ones."""
+        """Return the grounds of a rule: the typed words of the tasks it was written from, and ``also`` further ones."""
         return cls(typed=(*(words for task in tasks for words in _typed_words(task)), *also))
 
 
@@ -148,7 +148,7 @@ def rests_on_wishes(text: str, tasks: Sequence[TaskRecord]) -> bool:
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, in every script; code spans are never split."""
+    """Split a text into sentences, in every script; code spans are never split."""
     spans = [code.span() for code in _CODE.finditer(text)]
     sentences, start = [], 0
     for end in _SENTENCE_END.finditer(text):
@@ -216,7 +216,7 @@ class _Typed:
             yield f"provenance: “{excerpt(clause.strip(), 80)}” is the contrary of what you typed"
 
     def _measure_shares(self, terms: Mapping[str, float], typed: Sequence[frozenset[str]]) -> list[float]:
-        """Return which share of the weight of the terms is in each typed text, in any form; 0 without terms."""
+        """Return, for each typed text, the share of the terms' weight that it holds in any form; 0 without terms."""
         weight = sum(terms.values())
         forms = [(mass, self._find_forms(term)) for term, mass in terms.items()]
         known = [(mass, form) for mass, form in forms if form]
@@ -268,7 +268,7 @@ def _without_mark(sentence: str) -> str:
 
 
 def _find_particulars(sentence: str) -> Iterator[str]:
-    """What in a sentence names one thing exactly: words of commands, paths, addresses, flags, identifiers."""
+    """Find what in a sentence names one thing exactly: words of commands, paths, addresses, flags, identifiers."""
     for code in _CODE.findall(sentence):
         yield from (word for word in code.split() if _TERM.search(word) and not _is_everyday(word))
     for found in _PARTICULAR.finditer(_CODE.sub(" ", sentence)):
@@ -294,7 +294,7 @@ def _without_harmless_example(example: re.Match[str]) -> str:
 
 
 def _typed_words(task: TaskRecord) -> tuple[str, ...]:
-    """The words of a task that a person typed: quotes that were found in a session, or all of a reviewed task."""
+    """Return the words of a task that a person typed: quotes found in a session, or all of a reviewed task."""
     quoted = (*task.feedback, *(origin.words for origin in task.origins))
     if quoted and not task.reviewed:
         return quoted

@@ -56,7 +56,7 @@ def choose_receiver(candidates: Collection[str], own: str) -> str:
 
 
 SHORTEST = 8
-"""Characters of the shortest value; a shorter one would be found in ordinary words."""
+"""Characters of the shortest value that is hidden as a secret; a shorter one would be found in ordinary words."""
 
 _SECRET = re.compile(
     r"SECRET|TOKEN|PASSW|PASSPHRASE|PASSCODE|CREDENTIAL|COOKIE|API_?KEY|APIKEY|(?:^|_)(?:PASS|PWD|PAT|JWT|SAS|DSN|AUTH)(?:_|$)"

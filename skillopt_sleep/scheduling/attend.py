@@ -39,16 +39,16 @@ class Attempts(Protocol):
         """Return the latest attempts, by project and label of the due."""
 
     def keep(self, attempt: Attempt) -> None:
-        """Store an attempt in place of what was known of it."""
+        """Store an attempt, replacing what was stored of it before."""
 
     def drop(self, attempt: Attempt) -> None:
-        """Delete an attempt of which nothing was started."""
+        """Delete an attempt whose night was never started."""
 
     def note(self, project: str, due: str, why: str) -> None:
-        """Store why a due has not had its night yet."""
+        """Store why the night of a due has not begun yet."""
 
     def has_finished_night(self, project: str, since: datetime) -> bool:
-        """Tell whether a night of the project that began since then has finished, whoever ran it."""
+        """Tell whether a night of the project that began after ``since`` has finished, whoever ran it."""
 
 
 class RunNight(Protocol):
@@ -110,7 +110,7 @@ class Attendant:
         """Exit code of the last night that did not end well, 0 when all did."""
 
     def look(self) -> bool:
-        """Run what is due now; whether a night is still due, because it may not begin yet or an error came up."""
+        """Run the due nights; return whether one is still due, because it may not begin yet or an error came up."""
         try:
             if self._is_quiet():
                 return False
@@ -134,7 +134,7 @@ class Attendant:
         return self._compute_wake_time(schedule, now, self._world.zone())
 
     def _is_quiet(self) -> bool:
-        """Tell whether nothing can be due, without asking the database: so it is at nearly every look."""
+        """Tell whether nothing can be due, without asking the database; at nearly every look that is so."""
         quiet, now = self._quiet, self._world.clock.now()
         return (
             quiet is not None
@@ -205,7 +205,7 @@ class Attendant:
         return ""
 
     def _note(self, step: Step, reason: str) -> None:
-        """Store once why a due waits, so that it is known when its night never comes."""
+        """Store once why the night of a due waits, so that the reason is known if it never begins."""
         noted = (step.project.project, step.due.label, reason)
         if noted != self._noted:
             self._world.attempts.note(*noted)

@@ -52,9 +52,9 @@ def attend_forever(
 ) -> int:
     """Attend a schedule until a signal comes; a night that is running then is interrupted, to be resumed later.
 
-    ``stop_night`` says whether there was one. SIGHUP looks at the schedule again, unless this runs in a ``terminal``,
-    where it means that the terminal was closed. Returns 0, or 128 plus the signal when a night was interrupted, or 1
-    when APScheduler has died and nothing would wake us again.
+    ``stop_night`` ends a running night and returns whether there was one. SIGHUP looks at the schedule again, unless
+    this runs in a ``terminal``, where it means that the terminal was closed. Returns 0, or 128 plus the signal when a
+    night was interrupted, or 1 when APScheduler has died and nothing would wake us again.
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # it warns that a night takes longer than a tick
     scheduler = _Scheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(1)})

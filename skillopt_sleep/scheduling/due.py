@@ -1,4 +1,4 @@
-"""Decides when a night is due, whether it was run, and what to run now: pure rules over local wall time.
+"""Decides when a night is due, whether it was run, and which to run now: pure rules over local wall time.
 
 A *due* is one date and one time of day in the local time zone, such as 3:00 on 29 March. It is named by its wall time,
 so travelling, daylight saving and clock corrections never give one due two nights. APScheduler's ``CronTrigger`` cannot
@@ -138,7 +138,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether the due has had its night; false while an interrupted night may be started again."""
+        """Whether the night of this due is over; false while an interrupted night may be started again."""
         ended = self.code is not None and self.code >= 0 and self.code not in INTERRUPTED_CODES
         return ended or self.starts >= MOST_STARTS
 
@@ -186,7 +186,7 @@ class Outlook(Struct, frozen=True, kw_only=True):
     """Why the next night will not run, as far as that can be told."""
     daemon: DaemonState | None = None
     held: str = ""
-    """Why the latest due has not had its night, as the program that looked for it has written down."""
+    """Why the night of the latest due has not begun, as the program that attends the schedule noted it."""
     failures: tuple[str, ...] = ()
     """Why the last nights of other scheduled projects failed, a line for each project."""
     clock: str = ""

@@ -59,11 +59,11 @@ class Waking:
     config: Path
     """The user's folder of settings (``XDG_CONFIG_HOME``)."""
     data_dir: Path
-    """Where something of the user's is kept that cannot be put back where it was."""
+    """The folder in which a user's crontab is saved when it cannot be restored."""
     env: Mapping[str, str]
     """Environment in which the system's own programs are run."""
     keys: tuple[str, ...] = ()
-    """Names of keys that the schedule leaves to the scheduler."""
+    """Names of secret variables that the schedule does not hold and only the scheduler can provide."""
 
     def __post_init__(self) -> None:
         for value in (*self.argv, *self.environment.values()):
@@ -81,7 +81,7 @@ class Waking:
     def times(self) -> tuple[time, ...]:
         """When to wake: at the time itself, and again later where a spring day may skip that time.
 
-        Waking once too often does no harm: a due that has had its night is left alone.
+        Waking once too often does no harm: a due whose night is over is left alone.
         """
         later = SKIPPED_HOURS.get(self.at.hour)
         return (self.at,) if later is None else (self.at, self.at.replace(hour=(self.at.hour + later) % 24))

@@ -99,7 +99,7 @@ class Installation:
         return schedule
 
     def remove(self) -> tuple[bool, tuple[str, ...]]:
-        """Remove the schedule and what was installed; return whether there was any, and what was not looked at.
+        """Remove the schedule and what was installed; return whether any was found, and what hindered the search.
 
         Raises what its scheduler raises, and then has removed nothing.
         """

@@ -32,7 +32,7 @@ KILL_WAIT = 1.0
 TAIL = 2000
 """Bytes of a night's stderr that are copied to the log."""
 SAID = "skillopt-sleep: "
-"""What an error that a user can fix begins with."""
+"""How a line of stderr begins that reports an error which the user can fix."""
 LOG_BYTES = 2**20
 LOG_BACKUPS = 3
 """Older logs that are kept, so that all together take four megabytes, which is years of nights."""

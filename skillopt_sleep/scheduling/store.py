@@ -125,7 +125,7 @@ class AttemptStore:
         )
 
     def keep(self, attempt: Attempt) -> None:
-        """Store an attempt in place of what was known of it; it survives a power cut."""
+        """Store an attempt, replacing what was stored of it before; it survives a power cut."""
         ended_at = attempt.ended_at.isoformat() if attempt.ended_at else None
         values = (attempt.project, attempt.due, attempt.started_at.isoformat(), attempt.starts, ended_at, attempt.code)
         with self._open() as database, database.transaction(durable=True) as connection:
@@ -133,23 +133,23 @@ class AttemptStore:
             _note(connection, attempt.project, attempt.due, attempt.why)
 
     def note(self, project: str, due: str, why: str) -> None:
-        """Store why a due has not had its night yet."""
+        """Store why the night of a due has not begun yet."""
         with self._open() as database, database.transaction() as connection:
             _note(connection, project, due, why)
 
     def find_reason(self, project: str, due: str) -> str:
-        """Return why a due has not had its night, or why its night failed; "" when nothing is known."""
+        """Return why the night of a due has not begun, or why it failed; "" when nothing is known."""
         with self._open() as database:
             rows = database.rows("SELECT why FROM attempt_reasons WHERE project = ? AND due = ?", (project, due))
         return str(rows[0]["why"]) if rows else ""
 
     def drop(self, attempt: Attempt) -> None:
-        """Delete an attempt of which nothing was started."""
+        """Delete an attempt whose night was never started."""
         with self._open() as database, database.transaction(durable=True) as connection:
             connection.execute("DELETE FROM attempts WHERE project = ? AND due = ?", (attempt.project, attempt.due))
 
     def has_finished_night(self, project: str, since: datetime) -> bool:
-        """Tell whether any night of the project that began since then has finished, by hand or scheduled."""
+        """Tell whether any night of the project that began after ``since`` has finished, by hand or scheduled."""
         begun = since.astimezone(UTC).isoformat(timespec="seconds")
         query = "SELECT 1 FROM nights WHERE project = ? AND state = ? AND started_at >= ? LIMIT 1"
         with self._open() as database:

@@ -30,9 +30,10 @@ from skillopt_sleep.storage.live_files import (
 from skillopt_sleep.storage.staging import ProposalStaging, ProposalStatus, StagedDocument, hash_content
 
 BY_HAND = "by hand"
-"""How ``Adoption.how`` begins when no gate had accepted the edits."""
+"""Prefix of ``Adoption.how`` for edits that no gate had accepted."""
 EDITED_SINCE = "adopted again in a file that you edited since: as it stands there it was not tried"
-"""How a reverted edit went live again in a file that is not what the night measured."""
+"""``Adoption.how`` of an edit that was reverted and adopted again in a file that has changed since its night measured
+it."""
 AGAIN = "nothing was adopted; for a new proposal: skillopt-sleep run"
 
 
@@ -46,7 +47,7 @@ class LiveChange(Struct, frozen=True, kw_only=True):
     existed: bool
     """Whether the file was there before."""
     exists: bool
-    """Whether it is there now."""
+    """Whether the file is there now."""
 
 
 def adopt(
@@ -54,7 +55,7 @@ def adopt(
 ) -> tuple[LiveChange, ...]:
     """Make the proposal of a night live, or only the edits with these ids.
 
-    With ``tried`` files of agents that the rules were not tried with are left out; they can be adopted later.
+    ``tried`` leaves out the files of agents with which the rules were not tried; they can be adopted later.
 
     Raises ``Refused``, with no live file changed, when the night has no proposal here or is adopted already, when a
     file of the proposal or a live file is not what it was or may not be written, when a link is in the way, and when
@@ -79,7 +80,7 @@ def adopt(
 
 
 def _restore_staged(adoption: Adoption, staged: StagedDocument) -> Adoption:
-    """Return the adoption with exactly the file that was staged. Raises ``Refused`` when it makes another one."""
+    """Return the adoption with exactly the file that was staged. Raises ``Refused`` if its edits make another file."""
     if adoption.how == EDITED_SINCE:
         return adoption
     for after in (adoption.after, restore_former_description(adoption.document(adoption.after)).content):
@@ -104,7 +105,7 @@ def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | No
     """Take out what a night made live, or one edit, or one edit of one night; the rest of every file stays.
 
     A file nobody touched since gets back the exact bytes it had, or goes if there was none; in a file that was changed
-    outside our region, only the region goes back. Raises ``Refused``, with nothing changed, when that is not live,
+    outside our region, only the region goes back. Raises ``Refused``, with nothing changed, when none of that is live,
     when later edits depend on it, or when a region was changed by hand; ``DiskError`` when a file cannot be written.
     """
     with begin_change(staging.database):
@@ -140,7 +141,7 @@ def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | No
 
 
 def choose_documents(documents: Sequence[StagedDocument], only: Collection[str] | None) -> list[StagedDocument]:
-    """Return the documents with the wanted edits; documents without one are left out. Raises ``Refused``."""
+    """Return the documents that have a wanted edit, with these edits alone. Raises ``Refused`` if one is unknown."""
     if only is None:
         return list(documents)
     known = [edit.id for document in documents for edit in document.edits]

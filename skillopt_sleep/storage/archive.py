@@ -196,7 +196,7 @@ class SessionInbox:
         return {label.turn: label for label in labels}
 
     def keep_labels(self, labels: Sequence[FeedbackLabel]) -> None:
-        """Keep each once; the first label of a turn stays. The steps around a correction are due to be read."""
+        """Store each label once; the first label of a turn stays. The steps of sessions with corrections become due."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR IGNORE INTO feedback_labels VALUES (?, ?, ?)",
@@ -208,7 +208,7 @@ class SessionInbox:
             )
 
     def _decode(self, data: bytes) -> Session:
-        """Return an archived session with the feedback that counts."""
+        """Decode an archived session, with the feedback labels that a model gave its turns."""
         session = decode_json(data, Session)
         return apply_labels(session, self.find_labels(session.source, [turn.id for turn in session.turns]))
 

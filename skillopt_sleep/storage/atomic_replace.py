@@ -1,7 +1,8 @@
 """Changes several live files all together or not at all, whatever happens in between.
 
 What each file holds and will hold is in the table ``swaps`` before the first one is written, and is deleted in the same
-transaction that records the change. Whoever finds it there later, with nobody at work on it, puts the files back.
+transaction that records the change. A process that later finds it there, while nobody is at work on it, puts the files
+back.
 """
 
 from __future__ import annotations

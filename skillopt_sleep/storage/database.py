@@ -24,9 +24,9 @@ T = TypeVar("T")
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
 PRIVATE = ""
-"""The name with which SQLite opens a database that is nobody else's and gone when it is closed."""
+"""The file name for which SQLite opens a private temporary database, deleted when it is closed."""
 COPY_CACHE = 32_768
-"""Kilobytes of a copy that are held in memory."""
+"""Kilobytes of a temporary copy of the database that are held in memory."""
 VERSION = 8
 """``PRAGMA user_version`` of the schema below. A higher one was written by a newer program; a lower one is migrated by
 running the schema again, which only ever adds tables, and by ``MIGRATIONS``."""
@@ -36,8 +36,9 @@ MIGRATIONS = {
     ' WHERE instr(CAST(data AS TEXT), \'"feedback":"correction"\');',
     7: "UPDATE files SET mtime_ns = -1;",
 }
-"""What a lower version needs besides. 4: Codex sessions are read again, because they name the remote. 6: the steps of
-sessions with corrections are still to be read. 7: sessions are read again, because corrections are found by more."""
+"""SQL to run when migrating a database of a version below the key. 4: Codex sessions are read again, for their git
+remote. 6: sessions with corrections are marked to have their steps read. 7: sessions are read again, because more
+corrections are recognised."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (
@@ -170,8 +171,8 @@ class Database:
     """The user's ``sleep.db``, safe to use from several threads; each transaction holds it alone.
 
     WAL with ``synchronous = NORMAL``: a committed transaction survives ``kill -9`` at any moment; a power cut may cost
-    the last ones, never the file. With ``as_copy`` it is a copy of which nothing stays: up to ``COPY_CACHE`` in memory,
-    the rest in a nameless file of SQLite's. Opening it and every method raise ``DiskError``.
+    the last ones, never the file. With ``as_copy`` it is a temporary copy: up to ``COPY_CACHE`` in memory, the rest in
+    a nameless file of SQLite's. Opening it and every method raise ``DiskError``.
     """
 
     def __init__(self, path: Path, *, extra_schema: str = "", as_copy: bool = False) -> None:

@@ -100,7 +100,7 @@ class JournalledNight:
         self._journal.write(self._report, {"evidence.jsonl": self._journal.renderers.evidence(rows)})
 
     def report(self) -> NightReport:
-        """Return the report, with the account as of now, or as of its end."""
+        """Return the report with the calls and spending so far; that of a finished night as it was at its end."""
         if self._report.finished_at:
             return self._report
         return replace(
@@ -283,7 +283,7 @@ class NightJournal:
 
 
 def _find_failure(endings: Mapping[str, int]) -> BackendError | None:
-    """Return the error of a night that no model answered: a cap that is reached then is no cause. None otherwise."""
+    """Return the error of a night in which every call failed; None when one was answered or ended at a cap."""
     if not endings or endings.keys() & {"", BudgetSpent.__name__}:
         return None
     errors = ", ".join(f"{count} x {name}" for name, count in endings.items())

@@ -88,7 +88,7 @@ class NightLedger:
         return Spend(calls=row["calls"], tokens=int(row["tokens"]), usd=row["usd"], unpriced=row["unpriced"])
 
     def spent_on(self, day: str) -> Spend:
-        """Return what all nights that called this have spent on a day, each since its first call of it."""
+        """Return what nights have spent together on a day, each counted from when it first called this on that day."""
         before = self.spent(whole_night=True)
         with self._database.transaction() as connection:
             connection.execute(

@@ -43,7 +43,7 @@ class Adoption(Struct, frozen=True, kw_only=True):
     kind: DocumentKind
     whole: bool
     before: bytes | None
-    """Bytes of the file before it, None for no file."""
+    """Bytes of the file before the adoption, None for no file."""
     after: bytes | None
     edits: tuple[EditRecord, ...]
     mode: int | None = None
@@ -51,7 +51,7 @@ class Adoption(Struct, frozen=True, kw_only=True):
     folders: int = 0
     """Number of parent folders that exist only for the file."""
     how: str = ""
-    """By whose word it went live, "" when a gate had accepted it."""
+    """How the edits went live ("by hand: ...", "by itself"); "" when the person adopted what a gate had accepted."""
     adopted_at: str = ""
     """ISO 8601."""
 
@@ -261,7 +261,7 @@ def merge_by_hand(base: str, wanted: str, live: str) -> str | None:
 
 
 def _list_changes(before: Sequence[str], after: Sequence[str]) -> list[_Change]:
-    """Return what turns one text into the other; blank lines at the edge of lines that go stay."""
+    """Return the changes that turn one text into the other; blank lines at the edges of deleted lines are kept."""
     import difflib  # noqa: PLC0415  only a file that was edited by hand needs it
 
     found = []

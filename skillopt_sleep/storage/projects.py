@@ -23,7 +23,7 @@ MAX_BYTES = 1_000_000
 MAX_WORKTREES = 2_000
 """Worktrees of one repository that are looked at."""
 MAX_ORIGINS = 4
-"""Steps from a clone to the local repository it was cloned from, and on."""
+"""Most steps followed from a clone to the local repository it was cloned from, and from there to that one's origin."""
 
 _PLACE = re.compile(
     r"/(?:\.(?:codex|cursor|superset|windsurf|claude-squad)/worktrees|\.claude-worktrees|conductor/workspaces"

@@ -33,7 +33,7 @@ class MomentProofs:
         )
 
     def keep(self, found: Sequence[KeptProof | JudgedPair]) -> None:
-        """Keep each once; the first result stays."""
+        """Store each result once; the first one stays."""
         with self._database.transaction() as connection:
             for item in found:
                 if isinstance(item, KeptProof):

@@ -137,7 +137,7 @@ def _find_existing(folder: Path) -> Path:
 
 
 def _reserve(folder: Path, size: int) -> None:
-    """Take that much of the disk for a moment: what ``df`` calls free may belong to root, or to a quota."""
+    """Allocate ``size`` bytes for a moment, because space that ``df`` calls free may be root's or beyond a quota."""
     try:
         with tempfile.TemporaryFile(dir=_find_existing(folder)) as file:  # nameless: a kill leaves nothing
             _allocate(file.fileno(), size)

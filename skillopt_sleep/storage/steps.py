@@ -108,7 +108,7 @@ class StepArchive:
         return tuple(dropped)
 
     def leave_out_forgotten(self, conversation: Conversation) -> Conversation | None:
-        """Return a conversation without turns of forgotten sessions, which forks repeat; None when it is forgotten."""
+        """Return a conversation without turns of forgotten sessions, which forks repeat; None for a forgotten one."""
         rows = self._database.rows(
             "SELECT 1 FROM forgotten_sessions WHERE source = ? AND session_id = ?",
             (conversation.source, conversation.session_id),
@@ -125,7 +125,7 @@ class StepArchive:
 
 
 def drop_turns(conversation: Conversation, turns: set[str]) -> Conversation:
-    """Return a conversation without some turns and the work after each that no prompt started."""
+    """Return a conversation without these turns and without the promptless turns that follow each of them."""
     left, dropping = [], False
     for turn in conversation.turns:
         dropping = turn.turn in turns or (dropping and not turn.turn)

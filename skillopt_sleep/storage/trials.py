@@ -68,7 +68,7 @@ class TrialStore:
         )
 
     def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
-        """Store scores of live documents, and which place of a judged pair won; repeating it changes nothing."""
+        """Store scores of live documents, and how often the answer shown first won a judged pair. Idempotent."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO base_replays VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -90,7 +90,7 @@ class TrialStore:
         return tuple(BaseReplay(**{name: row[name] for name in BaseReplay.__struct_fields__}) for row in rows)
 
     def position(self, project: str) -> Position:
-        """Return how often each place of a judged pair won, over all nights."""
+        """Return how often the answer that a judge saw first, or second, won its pair, over all nights."""
         from skillopt_sleep.gate.account import Position  # noqa: PLC0415
 
         row = self._database.rows(
@@ -101,7 +101,7 @@ class TrialStore:
         return Position(first=int(row["first"]), second=int(row["second"]), ties=int(row["ties"]))
 
     def attempt(self, project: str, change: str, night: str) -> int:
-        """Count that a night tries to score an adopted change on sealed tasks; return how many nights have."""
+        """Record that a night tries to score an adopted change on sealed tasks; return how many nights have tried."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO sealed_tests VALUES (?, ?, ?, NULL)", (project, change, night))
         return self.attempts(project, change)

@@ -90,7 +90,7 @@ def _list_usable_names(workspace: Workspace, kind: Kind) -> list[str]:
 
 
 def probe_backends(workspace: Workspace) -> tuple[BackendHealth, ...]:
-    """The health of both roles' backends, found without a model call."""
+    """Return the health of both roles' backends, found without a model call."""
     from skillopt_sleep.night.connection import read_health
 
     backends = {role: build_backend(workspace, role) for role in Role}
@@ -102,7 +102,7 @@ def probe_backends(workspace: Workspace) -> tuple[BackendHealth, ...]:
 
 
 def get_night_caps(workspace: Workspace) -> Caps:
-    """The caps of one night."""
+    """Return the caps of one night."""
     settings = workspace.settings
     return Caps(
         calls=settings.max_calls, tokens=settings.max_tokens, usd=settings.max_usd, minutes=settings.max_minutes

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 HELD = {EditStatus.GUARDED: "held back by the guard", EditStatus.PENDING: "undecided"}
 """The edits that can be adopted by hand, with the words for their status."""
 REWORDED = "reworded by you, so not what was tried"
-"""How a rule went live that the person put into words of their own."""
+"""The part of ``Adoption.how`` that marks a rule which the person put into words of their own."""
 AUTO_REQUESTS = 8
 """The requests that a rule must have helped, less those it harmed, each counted once, to be adopted by itself."""
 AUTO_LENGTH = 1.5
@@ -51,7 +51,7 @@ def adopt_night(
     undecided: bool = False,
     reword: Reword | None = None,
 ) -> tuple[str, tuple[LiveChange, ...]]:
-    """Make a night's proposal live, or some of its edits; the night's name, and what changed.
+    """Make a night's proposal live, or some of its edits; return the night's name, and what changed.
 
     Without ``night`` it is the latest that waits, or the latest that has the edits. Edits of the proposal need nothing
     more; one that the guard holds back must be named in ``edits``, and so must a standing wish of the person;
@@ -279,7 +279,7 @@ def _select_held(report: NightReport, edits: Collection[str], *, undecided: bool
 
 
 def _list_said(report: NightReport) -> dict[str, str]:
-    """Return how the rules did that are standing wishes of the person, by the edit's id."""
+    """Return the trial result of each rule that is a standing wish of the person, by the edit's id."""
     return {edit: pending.you_said_so for pending in list_said(report) for edit in pending.edits}
 
 

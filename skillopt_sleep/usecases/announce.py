@@ -44,11 +44,12 @@ MOST_WORDS = 240
 
 
 SILENCE = timedelta(hours=50)
-"""How long after a due its silence is mentioned: two nights later, when a weekend's sleep is caught up."""
+"""How long after a due without any sign of its night the person is told: after two more nights, when a computer that
+slept over a weekend has caught up."""
 
 
 class Message(Struct, frozen=True, order=True):
-    """One line to show to the person."""
+    """One line to show to the person while its condition holds."""
 
     project: str
     key: str
@@ -124,14 +125,14 @@ def _build_notification(env: Mapping[str, str], text: str) -> list[str]:
 
 
 class AnnouncingAttempts(AttemptStore):
-    """The attempts of the daemon, announced here where no night of its own has done it."""
+    """Stores the daemon's attempts, and announces those that no night announces itself: waiting, begun or failed."""
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.data_dir / DATABASE)
         self._workspace = workspace
 
     def note(self, project: str, due: str, why: str) -> None:
-        """Store why a due has not had its night yet, and announce it."""
+        """Store why the night of a due has not begun yet, and announce it."""
         super().note(project, due, why)
         announce(self._workspace)
 
@@ -170,7 +171,7 @@ def _warn_of_silence(workspace: Workspace, schedule: Schedule) -> Iterator[Messa
 
 
 def _describe_wait(workspace: Workspace, project: str, schedule: Schedule) -> Iterator[Message]:
-    """Yield a message when the latest due of a project may not have its night, as on battery."""
+    """Yield a message when the night of a project's latest due may not begin, as on battery."""
     due = find_last_due(workspace.clock.now(), schedule.clock, find_system_zone())
     store = AttemptStore(workspace.database)
     why = store.find_reason(project, due.label)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _CODE = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"(?<!\S)@(\S*\w)")
-"""How Claude Code imports a file into its memory, outside of code."""
+"""How a memory file of Claude Code imports another file (``@path``), outside of code."""
 CHARS_PER_TOKEN = 4
 LEAST_REPLAYS = 12
 """Replays that must fit into a night's cap on tokens; a longer document would only ever reach the cap."""

@@ -65,7 +65,7 @@ def list_agents_with_plugin() -> tuple[CodingAgent, ...]:
 
 
 def install_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
-    """Install the plugin, or update it to this version; a line for each thing done.
+    """Install the plugin, or update it to this version; yield a line for each thing done.
 
     Raises ``NotInstalled`` when the agent is not there, ``Refused`` where a file of the user's is in the way,
     ``DiskError``, and ``UsageError`` with the words of a CLI that refused.
@@ -88,7 +88,7 @@ def install_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
 
 
 def uninstall_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
-    """Take the plugin and all that came with it out; a line for each thing done, none when it was not there.
+    """Take the plugin and all that came with it out; yield a line for each thing done, none when it was not there.
 
     Raises as ``install_plugin`` does; ``NotInstalled`` only where the agent's records list the plugin.
     """
@@ -131,7 +131,7 @@ def is_market(folder: Path) -> bool:
 
 
 def write_market(data_dir: Path) -> Path:
-    """Write the marketplace of this version into the data folder; its path.
+    """Write the marketplace of this version into the data folder; return its path.
 
     Raises ``Refused`` when something else is there, and ``DiskError``.
     """
@@ -196,7 +196,7 @@ class SkillFiles:
         write_atomic(self._record_path, msgspec.json.encode(SkillRecord(files=files, folders=folders)))
 
     def remove(self) -> Iterator[str]:
-        """Delete the skill; what was done, and a line for each file that stays because it was changed.
+        """Delete the skill; yield what was done, and a line for each file that stays because it was changed.
 
         A file that another data folder's installation wrote is recognised by its content. Raises ``DiskError``.
         """
@@ -317,7 +317,7 @@ def _program(workspace: Workspace, agent: CodingAgent) -> str | None:
 
 
 def _run(workspace: Workspace, agent: CodingAgent, words: Sequence[str]) -> str:
-    """Run a ``plugin`` command of the agent; its output. Raises ``UsageError`` with the agent's words."""
+    """Run a ``plugin`` command of the agent; return its output. Raises ``UsageError`` with the agent's words."""
     command = f"{agent.backend} plugin {' '.join(words)}"
     program = _program(workspace, agent) or agent.backend
     children = Children()  # ends everything the CLI started when it takes too long

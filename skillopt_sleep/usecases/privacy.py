@@ -28,7 +28,7 @@ OWN_NAMES = frozenset({*OWN_WITHIN, MARKET_FOLDER, ".market-new", ".gitignore"})
 def secure_folders(data_dir: Path, project: Path) -> Iterator[str]:
     """Close our folders to others, hide a data folder from the git project it lies in, and yield what was done.
 
-    A data folder that also holds somebody else's files is left as it is, and that is said too.
+    A data folder that also holds somebody else's files is left as it is, and a line says so.
     """
     try:
         for folder in _find_open(data_dir, project):

@@ -46,7 +46,7 @@ SAMPLE_OFFSET = 250
 def run_night(
     workspace: Workspace, plan: NightPlan, *, wait: float = 0.0, progress: Progress | None = None
 ) -> NightReport:
-    """Run or resume a night; its report as it was stored, secrets taken out.
+    """Run or resume a night; return its report as it was stored, without secrets.
 
     When another night is running it waits for it, at most ``wait`` seconds, and then plans anew, since much may have
     changed. Raises ``NightRunning``, ``DiskError`` and bugs; every other end is in the report.
@@ -209,7 +209,7 @@ def connect(
 
 
 def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ...]:
-    """As many tasks as a night tests on, validation tasks first; none that is sealed."""
+    """Return as many tasks as a night tests on, validation tasks first; none that is sealed."""
     from skillopt_sleep.mining.tasks import group_tasks
     from skillopt_sleep.night.pools import split_tasks
 
@@ -226,7 +226,7 @@ def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ..
 
 
 def recall_models(workspace: Workspace) -> Harvested:
-    """Return the models of the last night, as if sessions named them: the test is to do what nights do."""
+    """Return the last night's models in the form of sessions that used them, so that the A/A test uses them too."""
     for night in workspace.journal.reports(str(workspace.project)):
         keys = [
             SessionKey(source=source_of_backend(used.backend), path="", first_turn="", last_turn="", model=used.model)

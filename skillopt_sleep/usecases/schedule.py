@@ -1,4 +1,4 @@
-"""The user's schedule: what a scheduled night is given, how a project's nights are scheduled, and no secret in it."""
+"""Builds and reads the user's schedule: each project's entry, and the environment of its nights without secrets."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 
 
 def select_environment(env: Mapping[str, str], keys: Collection[str] = ()) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the variables that go into a schedule, and the names of those agents may need that are too secret for it.
+    """Return the variables to put into a schedule, and the names of secret ones left out that agents may need.
 
     ``keys`` are names of variables that the settings call keys.
     Only the absolute folders of PATH are kept, since a night may run in any folder.
@@ -250,7 +250,7 @@ def _choose_first(new: T | None, old: T | None) -> T | None:
 
 
 def _find_next(schedule: Schedule, entry: ScheduledProject, attempts: Sequence[Attempt], now: datetime) -> datetime:
-    """When the next night of a project is due; the last due counts until its night is over."""
+    """Return when the next night of a project is due; the last due counts until its night is over."""
     zone = find_system_zone()
     last = find_last_due(now, schedule.clock, zone)
     over = any(attempt.due == last.label and attempt.is_over for attempt in attempts)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 Table = Mapping[str, Json]
 
 NIGHT_TASKS = "tasks.json"
-"""The user's own tasks in the folder of a training run on them, as they were when it began."""
+"""File with the user's own tasks in the folder of a training run on them, as they were when it began."""
 NIGHT_SKILL = "initial_skill.md"
-"""The live skill beside them."""
+"""File with the live skill, beside ``NIGHT_TASKS``."""
 
 
 class EvaluationRequest(Struct, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ def build_trainer(workspace: Workspace, recipe: Recipe, *, progress: TrainProgre
 
 
 def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> str:
-    """Write the user's own tasks and their live skill into ``folder``; the text of the skill.
+    """Write the user's own tasks and their live skill into ``folder``; return the text of the skill.
 
     A run that began in ``out_root`` keeps the files it began with, although later nights find more. Raises
     ``UsageError`` when there are no tasks.
@@ -219,7 +219,7 @@ def name_evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: 
 
 
 def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:
-    """Score it, keeping replies in ``folder``; ``max_calls`` replaces the cap on calls. Raises as ``evaluate`` does."""
+    """Run an evaluation, replies kept in ``folder``; ``max_calls`` replaces its cap. Raises as ``evaluate`` does."""
     from skillopt_sleep.storage.ledger import open_training_folder
     from skillopt_sleep.train.evaluate import evaluate
 
@@ -230,7 +230,7 @@ def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None =
 
 
 def parse_target(flag: str, spec: str) -> dict[str, Json]:
-    """``backend`` or ``backend:model`` as the table of a role. Raises ``UsageError``."""
+    """Parse ``backend`` or ``backend:model`` into the table of a role. Raises ``UsageError``."""
     backend, _, model = spec.partition(":")
     if not backend:
         raise UsageError(f"{flag} {spec!r}: expected a backend, or backend:model, such as openai:the-small-one")

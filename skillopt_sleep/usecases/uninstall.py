@@ -29,7 +29,7 @@ OWN_FILE = re.compile(
 )
 """Files of ours in the data folder, temporary ones among them."""
 UNMISTAKABLE = re.compile(r"sleep\.db|laid\.json|handoff\.key|(night|daemon|adopt)\.lock")
-"""A folder without one of these, or our marketplace, is somebody else's, whatever its files are called."""
+"""Files that prove a data folder ours: without one of them, or our marketplace, it is somebody else's."""
 OWN_WITHIN = {
     "children": re.compile(r"[0-9a-f]{12}\.jsonl\S*"),
     "evals": re.compile(r"[0-9a-f]{16,64}"),
@@ -84,7 +84,7 @@ class Removal:
             yield
 
     def steps(self) -> Iterator[str]:
-        """Remove everything that was asked for; a line for each thing done. A failure ends only its own step."""
+        """Remove everything that was asked for; yield a line for each thing done. A failure ends only its own step."""
         if self._rules:
             yield from self._attempt("the rules", self._revert_rules())
         yield from self._attempt("the schedule", self._remove_schedule())
@@ -163,7 +163,7 @@ class Removal:
             announce(self._workspace)
 
     def _note_unreverted(self, night: str, error: SleepError) -> None:
-        """Rules of a project that is gone need the data no longer: nothing here could ever undo them."""
+        """Note rules that could not be reverted; they need the data, unless their project is gone for good."""
         files = {adoption.path: adoption.project for adoption in self._live if adoption.night == night}
         gone = sorted({project for project in files.values() if not Path(project).is_dir()})
         if gone:
@@ -194,7 +194,7 @@ class Removal:
 
 
 def find_own_data(folder: Path) -> tuple[Path, ...]:
-    """Everything of ours in a data folder; a folder stands for all that is in it. Raises ``DiskError``."""
+    """Return everything of ours in a data folder; a folder stands for all that is in it. Raises ``DiskError``."""
     there = _list_folder(folder)
     if not is_market(folder / MARKET_FOLDER) and not any(UNMISTAKABLE.fullmatch(path.name) for path in there):
         return ()
@@ -207,7 +207,7 @@ def find_own_data(folder: Path) -> tuple[Path, ...]:
 
 
 def _find_own_reports(folder: Path) -> tuple[Path, ...]:
-    """Everything of ours in the ``.skillopt-sleep`` of a project. Raises ``DiskError``."""
+    """Return everything of ours in the ``.skillopt-sleep`` of a project. Raises ``DiskError``."""
     return tuple(
         path for path in _list_folder(folder) if path.name in {".gitignore", "index.html", "nights", "handoff"}
     )

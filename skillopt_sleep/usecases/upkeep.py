@@ -1,6 +1,6 @@
 """Upkeep after nights and adoptions: copies of the database, pruning, and repair.
 
-The work it follows is done, so what fails here is reported and ends nothing.
+The night or adoption itself is done by then, so a failure here is reported and ends nothing.
 """
 
 from __future__ import annotations

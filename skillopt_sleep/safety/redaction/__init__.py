@@ -26,7 +26,7 @@ LINE = r"\\?\r?\n[ \t]{0,40}"
 """The end of a line, and the blanks at the front of the next one."""
 
 REMEMBERED = 120
-"""Characters from which on it is remembered that a match is no secret."""
+"""Length in characters from which on a match that is no secret is remembered as such."""
 
 
 class Found(NamedTuple):

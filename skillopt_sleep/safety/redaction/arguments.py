@@ -20,13 +20,13 @@ BLANKS = frozenset(("", " ", "\t", "\n"))
 LEAST = 3
 """Least characters of a password where the form leaves no doubt."""
 FLAGGED = 6
-"""The same where only the name of the flag gives it away."""
+"""Least characters of a password that only the name of its flag gives away."""
 
 _S = rf"(?:[ \t]{{1,4}}|{LINE}|\\?[\"'],\s{{0,24}}(?=\\?[\"']))"
-"""From one argument to the next, which may be a string in a list, or in the next line."""
+"""What separates two arguments, of which the next may be a string in a list, or in the next line."""
 _VALUE = r"(?:\\?(?P<q>[\"'])(?P<quoted>(?:(?!(?P=q))[^\n\\]){1,800})|(?P<bare>[^\s\"'`\\;|&<>]{1,800}))"
 _UP_TO_IT = r"\\?[\"']?[^\s:\"'\\/]{0,128}\\?[\"']?:\\?[\"']?"
-"""The name of a user, and the colon."""
+"""What precedes a password in ``user:password``: the name of a user, and the colon."""
 _IT = r"(?:(?<=[\"'])(?P<quoted>[^\"'\n\\]{1,400})|(?P<bare>[^\s\"'\\]{1,400}))"
 _ON = r"(?:(?<=[\\,\[])|(?<=[\\,\[]\r))\n"
 _F = r"-(?<=[\s\"'`]-)"
@@ -47,7 +47,7 @@ class Command(NamedTuple):
     stretch: re.Pattern[str] = _COMMAND
     """How far the command reaches."""
     port: bool = False
-    """A value that may be the number of a port is one."""
+    """Whether a value that can be a port number is taken for one, not for a password."""
 
 
 _TABLE = (

@@ -25,7 +25,7 @@ from skillopt_sleep.safety.redaction.values import (
 REACH = 110
 """Characters after the word in which its value is looked for."""
 BACK = 90
-"""The same before it: ``… is the password``."""
+"""Characters before the word in which its value is looked for: ``… is the password``."""
 MOST_WORDS = 9
 """Most words between the word and its value."""
 LEAST_PASSWORD, LEAST_KEY = 6, 8
@@ -35,9 +35,9 @@ LONGEST = 400
 INSIDE_A_NAME = frozenset("/\\._(@")
 """Characters that follow the word in a path or a name, and in no sentence."""
 SHORT = 4
-"""Characters of a word that must not be a part of another one."""
+"""Length in characters up to which a word for a secret must not be a part of another word."""
 STRONG = 16
-"""Least characters of a value that nothing but the word tells."""
+"""Least characters of a value right after the word, which nothing else gives away."""
 PHRASE = 80
 """Most characters of a phrase that is a password."""
 

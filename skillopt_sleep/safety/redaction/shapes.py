@@ -30,7 +30,7 @@ from skillopt_sleep.safety.redaction.values import (
 BACK, AHEAD = 200, 600
 """Characters around the word of a rule that contain the key, where the key does not begin with the word."""
 LEAST_ENTROPY = 2.5
-"""Bits a character of a value must hold beside the name of its issuer."""
+"""Least bits of entropy per character of a value that stands beside the name of its issuer."""
 DISTINCT = 6
 HEAD = 64
 """Characters at the beginning of a value that contain the word of its rule."""
@@ -187,9 +187,9 @@ LEAST = 20
 BODY = 16
 """Characters of the shortest random body."""
 HEX_BODY = 24
-"""The same for a body of hex digits, or of letters alone."""
+"""Characters of the shortest random body of hex digits, or of letters alone."""
 URLSAFE_BODY = 28
-"""The same for a body with dashes and underscores in it."""
+"""Characters of the shortest random body with dashes and underscores in it."""
 LONGEST_ISSUER = 28
 SOME_CHANGES = 3
 ALONE = 28
@@ -197,7 +197,7 @@ ALONE = 28
 MOST_ALONE = 60
 PIECED = frozenset("/+=.%~")
 SHARE = 4
-"""Letters and digits change in a body of two sorts at least at every so many characters."""
+"""Most characters, on average, between two changes from letters to digits or back in a random body that has both."""
 DOTTED = 20
 VAULT = 24
 SID = 34

@@ -192,7 +192,7 @@ _SENTENCE = lazy(
 )
 
 _KEPT = lazy(r"(?:cache|sort|partition|idempotency|primary|foreign|index|session)_?key", re.IGNORECASE)
-"""Keys that open nothing, unless they look random."""
+"""Names of keys that open nothing (``cache_key``), so that only a random value is a secret."""
 
 
 def is_stand_in(value: str) -> bool:
@@ -225,7 +225,7 @@ def _normalize(value: str) -> str:
 
 
 def _is_assigned(value: str, name: str) -> bool:
-    """Tell the same where a number, a word or a name in a program is possible too."""
+    """Tell whether a value is a secret where a number, a word or a name in a program is possible too."""
     plain = _NUMBER.fullmatch(value) or (
         are_words(value) and not (is_random(value) or is_irregular(value)) and not encodes_text(value)
     )
