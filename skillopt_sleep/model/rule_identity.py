@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from skillopt_sleep.model.document import Candidate, DocumentKind, list_rules
 from skillopt_sleep.model.edit import EditOp, EditRecord, is_same_edit, strip_list_mark
+from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.near_duplicates import MIN_SIMILARITY, all_terms, is_same_request, similar
 from skillopt_sleep.model.task import ChecksReference, RubricReference, TaskRecord
 from skillopt_sleep.model.text import fold
@@ -94,6 +95,8 @@ def count_touched(rule: str, task: TaskRecord) -> int:
         wanted = reference.rubric
     elif isinstance(reference, ChecksReference):
         wanted = " ".join(str(check.value) for check in reference.checks)
+    elif isinstance(reference, MomentReference):
+        wanted = "\n".join((*reference.words, reference.about))
     return len(find_heavy(rule) & find_heavy(f"{task.intent}\n{task.context}\n{wanted}"))
 
 

@@ -150,15 +150,15 @@ def test_rule_that_is_taken_out_of_the_document_is_not_accepted(cli, mode, agent
         permissions.approve_check(mira.workspace(), CHECK, seconds=20)
     else:
         mira = sleeper(cli, agents, tmp_path / "mira")
-    rule = mira.person.world.rules[0].text
+    rule = mira.person.world.rules[0].text.rstrip(".")  # as the description of a skill names it
     if mode is ReplayMode.TEXT:
         whole = replay._render_documents
-        monkeypatch.setattr(replay, "_render_documents", lambda candidate: whole(candidate).replace(rule, "Be kind."))
+        monkeypatch.setattr(replay, "_render_documents", lambda candidate: whole(candidate).replace(rule, "Be kind"))
     else:
         put = workspace._put
 
         def without(root, place, content):
-            put(root, place, content and content.replace(rule.encode(), b"Be kind."))
+            put(root, place, content and content.replace(rule.encode(), b"Be kind"))
 
         monkeypatch.setattr(workspace, "_put", without)
     report = mira.night(replay=mode)
