@@ -98,8 +98,7 @@ def describe_pending(pending: PendingReport, night: str = "") -> str:
     nights = f", in {number(pending.nights, 'night')} so far" if pending.nights > 1 else ""
     tally = Tally(wins=pending.wins, losses=pending.losses, ties=pending.ties)
     if pending.you_said_so:
-        adopt = " ".join(filter(None, ("skillopt-sleep adopt", plain(night), "--edit", *pending.edits)))
-        return f"{SAID}: {pending.you_said_so}; it waits for your word: {adopt}"
+        return f"{SAID}: {pending.you_said_so}; it waits for your word: adopt it with --edit {' '.join(pending.edits)}"
     promising = "promising, yours to adopt by hand (--undecided); " if pending.promising else ""
     return (
         f"{promising}needs {plain(pending.needs)} to be accepted; so far {tally.in_words}; first tried {since}{nights}"

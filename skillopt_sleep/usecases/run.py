@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from skillopt_sleep.agents import source_of_backend
-from skillopt_sleep.errors import SleepError, UsageError
+from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.session import SessionKey
 from skillopt_sleep.night.harvest import Harvested
@@ -66,7 +66,7 @@ def run_night(
         try:
             report = night.run_night(plan, open_kit(workspace, plan, progress))
         except Exception:
-            with contextlib.suppress(SleepError):  # a night that failed has its page too
+            with contextlib.suppress(Exception):  # it has its page too, and a fault of the page must not hide its error
                 write_pages(workspace)
             raise
         if workspace.settings.auto_adopt:
