@@ -17,6 +17,7 @@ from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, apply_edits, strip_list_mark
 from skillopt_sleep.model.landing import ADDS, place_edit
+from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.rule_identity import find_contradicted, find_heavy, is_same_rule, list_live_rules, states_same
 from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.model.text import excerpt
@@ -25,7 +26,7 @@ from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.optimizer.reflect import Analysis, Lesson, reflect
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 from skillopt_sleep.optimizer.step import EditTarget, Reflection, StepPlan, StepProposal, hold_back, propose
-from skillopt_sleep.safety.provenance import Grounds, ground_rule, rests_on_wishes
+from skillopt_sleep.safety.provenance import Grounds, ground_rule, is_evidence, rests_on_wishes
 
 COVERED = 0.4
 """Least share of common words (``find_coverage``) at which a rule seems to say the same as a correction."""
@@ -158,7 +159,7 @@ def _list_sources(edit: EditRecord, tasks: Sequence[TaskRecord]) -> list[TaskRec
 
 
 def find_evidence(edit: EditRecord, tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
-    """Return the requests that a rule names as its source; one without a name when it names none."""
+    """Return the requests that a rule rests on; one without a name when none of those it names is evidence for it."""
     named = {group_of(task) for task in _list_sources(edit, tasks)}
     return tuple(sorted(named)) or ("",)
 
@@ -321,11 +322,12 @@ def _ground_edits(
 ) -> tuple[list[Analysis], list[AppliedEdit]]:
     """Reduce each proposed rule to the sentences that rest on typed words; return the others as edits held back.
 
-    The typed words are those of the tasks that an edit names (of all tasks when it names none), and ``also``.
+    The typed words are those of the tasks that an edit names (of all tasks when it names none), and ``also``. A task
+    that it names counts as its source only if the rule shares words with what was typed there.
     """
     grounded, held = [], []
     for analysis in analyses:
-        proposals = []
+        proposals, refused = [], list(analysis.refused)
         for proposal in analysis.patch.proposals:
             edit = proposal.edit
             named = [task for task in tasks if task.id in edit.task_ids] or tasks
@@ -334,11 +336,17 @@ def _ground_edits(
                 AppliedEdit(edit=edit.with_text(dropped.text), status=EditStatus.GUARDED, why=dropped.why)
                 for dropped in rule.dropped
             ]
-            if not rule.dropped:
-                proposals.append(proposal)
-            elif rule.text:
-                proposals.append(replace(proposal, edit=edit.with_text(rule.text)))
+            if rule.dropped and not rule.text:
+                continue
+            kept = edit.with_text(rule.text) if rule.dropped else edit
+            sources = [task.id for task in _list_sources(kept, tasks) if is_evidence(task, kept.text or kept.anchor)]
+            refused += [
+                Refusal(subject=f"edit {edit.id}", words=name, why="nothing typed in that request speaks of the rule")
+                for name in kept.task_ids
+                if name not in sources
+            ]
+            proposals.append(replace(proposal, edit=replace(kept, task_ids=tuple(sources))))
         nothing = "" if proposals or not analysis.patch.proposals else "no proposed rule rests on words you typed"
         patch = replace(analysis.patch, proposals=tuple(proposals))
-        grounded.append(replace(analysis, patch=patch, nothing=analysis.nothing or nothing))
+        grounded.append(replace(analysis, patch=patch, refused=tuple(refused), nothing=analysis.nothing or nothing))
     return grounded, held

@@ -38,6 +38,8 @@ SHORTEST_STEM = 4
 """Letters that two forms of one word begin with."""
 REVERSED_SHARE = 0.6
 """Share of a sentence's terms that a prohibition holds when the sentence is that prohibition without its "not"."""
+SHARED_WORDS = 2
+"""Content words of a rule that must have been typed in a request for it to be evidence: one may be common by chance."""
 SHORT_WORD = 2
 """Letters of a word that is often a particle in some language; it weighs as little as a verb of everyday work."""
 
@@ -132,6 +134,21 @@ def ground_rule(text: str, grounds: Grounds) -> GroundedRule:
     return GroundedRule(" ".join(kept), tuple(dropped))
 
 
+def is_evidence(task: TaskRecord, rule: str) -> bool:
+    """Whether a person typed content words of a rule in this very request: in its corrections, if there were any.
+
+    A model names the requests that its rule comes from, and may name others. One shared word is enough only where a
+    correction, or the rule, has no more.
+    """
+    said = [strip_pasted(words) or words for words in task.feedback or _typed_words(task)]
+    wanted, heard = (
+        {term for term, mass in _weigh_terms(text).items() if mass == 1} for text in (rule, "\n".join(said))
+    )
+    needed = min(SHARED_WORDS, len(wanted), len(heard)) if task.feedback else min(SHARED_WORDS, len(wanted))
+    typed = _Typed(said)
+    return sum(typed.has_form(term) for term in wanted) >= max(needed, 1)
+
+
 def rests_on_wishes(text: str, tasks: Sequence[TaskRecord]) -> bool:
     """Whether each sentence of a rule rests on standing wishes that the person typed in these tasks, and only on those.
 
@@ -221,6 +238,10 @@ class _Typed:
         forms = [(mass, self._find_forms(term)) for term, mass in terms.items()]
         known = [(mass, form) for mass, form in forms if form]
         return [sum(mass for mass, form in known if form & words) / weight if known else 0.0 for words in typed]
+
+    def has_form(self, term: str) -> bool:
+        """Tell whether a term was typed, in any grammatical form."""
+        return bool(self._find_forms(term))
 
     def _find_forms(self, term: str) -> frozenset[str]:
         """Return the typed terms that are this one, or another grammatical form of it (the same beginning)."""

@@ -58,7 +58,7 @@ def one_by_one(work, items):
 
 def task(name):
     check = Check(kind=CheckKind.CONTAINS, value="please")
-    return TaskRecord(id=name, intent=f"Write {name}", reference=ChecksReference(checks=(check,)), group=name)
+    return TaskRecord(id=name, intent=f"Write {name}, a brief line", reference=ChecksReference(checks=(check,)), group=name)
 
 
 POOLS = Pools(
@@ -244,7 +244,7 @@ def test_task_file_of_what_wrote_an_edit_does_not_decide_on_it(tmp_path):
     assert report.counts.val > 0
     trial = next(trial for trial in report.trials if trial.edits == (before.rule.id,))
     assert trial.decision.pairs == 0
-    assert trial.decision.why.startswith("tonight's validation tasks wrote it, or share no word with it; 9 more wins")
+    assert trial.decision.why.startswith("tonight's validation tasks wrote it, or share no word with it; 12 more wins")
     after, *_ = workspace.trials.pending(str(person.project))
     assert (after.id, after.tally) == (before.id, before.tally)
 
@@ -327,6 +327,27 @@ def test_rejected_rule_comes_back_only_with_new_evidence(proposed):
     fresh = replace(named, task_ids=("train-1",))
     for anew in (night(3, models(fresh, target=worse), closed=closed), night(1, models(named), closed=closed)):
         assert anew.steps[-1].trial is not None
+
+
+@pytest.mark.parametrize(
+    ("said", "k", "sources"),
+    [
+        (("Always cut a branch before you commit.", "No, cut a branch first!"), 9, ("train-0", "train-1")),
+        (("Always cut a branch before you commit.", "The table wants tabs."), 12, ("train-0",)),
+        (("Use tabs.", "The commit is fine, the table wants tabs."), 12, ()),
+    ],
+    ids=["both say it", "one says it", "one word in common"],
+)
+def test_cited_request_is_evidence_only_if_it_speaks_of_the_rule(said, k, sources):
+    """An optimizer that cites requests at will gets no lower bar: what was typed there must share words with the rule."""
+    train = tuple(replace(task(f"train-{number}"), feedback=(words,)) for number, words in enumerate(said))
+    rule = replace(edit("Cut a branch before you commit."), task_ids=("train-0", "train-1"))
+    plan = replace(PLAN, preferences=rule.text)
+    outcome = night(1, models(rule), plan=plan, pools=replace(POOLS, train=train))
+    (life,) = outcome.pending
+    assert (life.k, life.rule.task_ids, life.evidence) == (k, sources, sources or ("",))
+    refused = [refusal.words for step in outcome.steps for refusal in step.reflection.refused]
+    assert refused == [name for name in ("train-0", "train-1") if name not in sources]
 
 
 def test_proven_rule_that_waits_is_part_of_the_base():
