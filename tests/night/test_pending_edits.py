@@ -58,7 +58,9 @@ def one_by_one(work, items):
 
 def task(name):
     check = Check(kind=CheckKind.CONTAINS, value="please")
-    return TaskRecord(id=name, intent=f"Write {name}, a brief line", reference=ChecksReference(checks=(check,)), group=name)
+    return TaskRecord(
+        id=name, intent=f"Write {name}, a brief line", reference=ChecksReference(checks=(check,)), group=name
+    )
 
 
 POOLS = Pools(
@@ -339,7 +341,7 @@ def test_rejected_rule_comes_back_only_with_new_evidence(proposed):
     ids=["both say it", "one says it", "one word in common"],
 )
 def test_cited_request_is_evidence_only_if_it_speaks_of_the_rule(said, k, sources):
-    """An optimizer that cites requests at will gets no lower bar: what was typed there must share words with the rule."""
+    """An optimizer that cites requests at will lowers no bar: what was typed there must share words with the rule."""
     train = tuple(replace(task(f"train-{number}"), feedback=(words,)) for number, words in enumerate(said))
     rule = replace(edit("Cut a branch before you commit."), task_ids=("train-0", "train-1"))
     plan = replace(PLAN, preferences=rule.text)
