@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 
 # A busy machine is slow now and then, which says nothing about the code.
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=40)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("slow", deadline=None, max_examples=200)
 hypothesis.settings.load_profile("quick")
 

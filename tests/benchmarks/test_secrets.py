@@ -43,6 +43,7 @@ def test_secrets_of_a_public_rule_set(tmp_path):
     assert (row.examples, row.whole, row.kinds) == (2, 0, 1)
 
 
+@pytest.mark.slow
 def test_guard_over_its_lists(capsys):
     """No list has more wrong decisions than it may, and there is enough in each."""
     assert guard.main(["--verbose"]) == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -49,10 +51,42 @@ def cli(capsys, monkeypatch):
     return typed
 
 
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """A folder whose states are made once and given to every test that asks for them, at the same place each time."""
+
+    folder: Path
+    states: Path
+    values: dict
+
+    def __call__(self, state, make):
+        """What ``make`` returned when it first brought the folder into this state."""
+        if state not in self.values:
+            self.values[state] = make()
+            shutil.copytree(self.folder, self.states / state, symlinks=True)
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.copytree(self.states / state, self.folder, symlinks=True)
+        return self.values[state]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A night takes a second and is the same whoever looks at it: held once, and copied for each test."""
+    folder = tmp_path_factory.mktemp("kept")
+    return Kept(folder / "mira", folder, {})
+
+
 @pytest.fixture
 def mira(tmp_path):
     """A person with a few corrected sessions and a project."""
     return make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+
+
+@pytest.fixture
+def hold_night(cli, kept):
+    """Hold the night of a person whose folder is kept; returns what it printed as JSON."""
+    return lambda person: kept("proven", lambda: cli(*person.arguments("run", "--json")).json)
 
 
 @pytest.fixture

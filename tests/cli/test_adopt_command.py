@@ -16,18 +16,23 @@ MEMORY = b"# Our rules\r\n\r\nBe kind.\n\n\tTabs stay.  \nno newline at the end"
 
 
 @pytest.fixture
-def mira(tmp_path):
+def mira(kept):
     """A person with enough corrected requests to prove two rules in one night."""
-    return make_person(tmp_path / "mira", rules=2, tasks_per_rule=40)
+    return kept("awake", lambda: make_person(kept.folder, rules=2, tasks_per_rule=40))
 
 
 @pytest.fixture
-def night(cli, mira):
+def night(cli, mira, kept):
     """A night of hers with a proposal for each document; her project has a memory file already."""
-    (mira.project / "CLAUDE.md").write_bytes(MEMORY)
-    report = cli(*mira.arguments("run", "--json"), "--edit-budget=1", "--set=memory_rules=0", "--set=max_val=24").json
-    assert {each["kind"] for each in report["documents"]} == {"skill", "memory"}
-    return report
+
+    def hold():
+        (mira.project / "CLAUDE.md").write_bytes(MEMORY)
+        flags = ("--edit-budget=1", "--set=memory_rules=0", "--set=max_val=24")
+        report = cli(*mira.arguments("run", "--json"), *flags).json
+        assert {each["kind"] for each in report["documents"]} == {"skill", "memory"}
+        return report
+
+    return kept("proven", hold)
 
 
 @pytest.fixture
@@ -189,9 +194,10 @@ def test_what_is_done_is_not_done_twice(cli, mira, night):
 
 
 @pytest.fixture
-def undecided(cli, mira):
+def undecided(cli, mira, kept):
     """A night of hers that ended undecided, with a useless rule on trial."""
-    report = cli(*mira.arguments("run", "--json", useless="1.0"), "--edit-budget=1", "--set=max_val=4").json
+    flags = ("--edit-budget=1", "--set=max_val=4")
+    report = kept("undecided", lambda: cli(*mira.arguments("run", "--json", useless="1.0"), *flags).json)
     held = [each["edit"] for each in report["held_edits"] if each["status"] == "pending"]
     assert report["verdict"] == "undecided"
     assert held

@@ -39,7 +39,7 @@ def test_demo_can_be_played_with(cli, tmp_path):
     assert not list((home / "project").glob("*.md"))
 
 
-@pytest.mark.parametrize("setting", ['target_backend = "claude"', 'backend = "clade"', "max_calls = 1", "no TOML"])
+@pytest.mark.parametrize("setting", ['target_backend = "claude"\nmax_calls = 1', 'backend = "clade"', "no TOML"])
 def test_demo_is_not_what_the_user_set(cli, tmp_path, monkeypatch, setting):
     """A real agent in the settings, or a mistake in them, is nothing to a demo."""
     path = tmp_path / "settings.toml"

@@ -17,9 +17,9 @@ from tests.fakes.program import ROOT
 
 
 @pytest.fixture
-def mira(tmp_path):
+def mira(kept):
     """A person with enough corrected requests to prove a rule in one night."""
-    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
+    return kept("awake", lambda: make_person(kept.folder, rules=1, tasks_per_rule=16))
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ def test_all_of_it(cli, mira, home):
     ]
 
 
-def test_without_being_asked_for_more(cli, mira, home):
+def test_without_being_asked_for_more(cli, mira, home, hold_night):
     """Rules and data stay, each listed with the way to remove it."""
-    cli(*mira.arguments("run"))
+    hold_night(mira)
     cli("adopt", *mira.places)
     before = everything(mira.project)
     done = cli("uninstall", "--data-dir", mira.data)
@@ -85,9 +85,9 @@ def test_without_being_asked_for_more(cli, mira, home):
     assert f"what nights have learnt, {mira.data}: skillopt-sleep uninstall --data" in done.out
 
 
-def test_data_that_adopted_rules_need(cli, mira, home):
+def test_data_that_adopted_rules_need(cli, mira, home, hold_night):
     """Is not deleted while they are live: without it nothing could undo them."""
-    cli(*mira.arguments("run"))
+    hold_night(mira)
     cli("adopt", *mira.places)
     done = cli("uninstall", "--data", "--yes", "--data-dir", mira.data)
     assert done.code == 8
@@ -95,9 +95,9 @@ def test_data_that_adopted_rules_need(cli, mira, home):
     assert (mira.data / "sleep.db").exists()
 
 
-def test_rule_changed_by_hand(cli, mira, home):
+def test_rule_changed_by_hand(cli, mira, home, hold_night):
     """Stays, and is named; the others go."""
-    report = cli(*mira.arguments("run", "--json")).json
+    report = hold_night(mira)
     cli("adopt", *mira.places)
     path = Path(report["documents"][0]["path"])
     text = report["applied_edits"][0]["edit"]["text"].encode()
@@ -136,9 +136,9 @@ def test_data_folder_of_somebody_else(cli, mira, home, tmp_path):
     assert f"deleted what is ours in {other}; the rest is not ours, and stays" in done.out
 
 
-def test_project_that_is_gone(cli, mira, home):
+def test_project_that_is_gone(cli, mira, home, hold_night):
     """Its rules are named as beyond reach, and the data may go."""
-    report = cli(*mira.arguments("run", "--json")).json
+    report = hold_night(mira)
     assert cli("adopt", *mira.places).code == 0
     mira.project.rename(mira.folder / "moved")
     done = cli("uninstall", "--rules", "--data", "--yes", "--data-dir", mira.data)
@@ -153,7 +153,7 @@ def test_data_that_cannot_go(cli, mira, home, why):
     table = home[1]
     assert cli("plugin", "install", "claude", "--data-dir", mira.data).code == 0
     assert cli("schedule", "--using=cron", "--at=03:10", *mira.arguments()).code == 0
-    cli(*mira.arguments("run"))
+    assert cli(*mira.arguments("run")).code == 0
     if why == "live":
         cli("adopt", *mira.places)
     if why == "link":
@@ -163,7 +163,7 @@ def test_data_that_cannot_go(cli, mira, home, why):
         for path in mira.data.glob("sleep.db-*"):
             path.unlink()
         (mira.data / "sleep.db").write_bytes(b"x" * 5000)
-    cron, asked = table.read_bytes(), mira.folder.parent / "asked.plugin"
+    cron, asked = table.read_bytes(), table.parent / "asked.plugin"
     with lock_night(mira.data) if why == "night" else contextlib.nullcontext():
         done = cli("uninstall", "--data", "--yes", "--data-dir", mira.data)
     assert done.code == {"night": 6, "damaged": 7}.get(why, 8)
@@ -174,9 +174,9 @@ def test_data_that_cannot_go(cli, mira, home, why):
         assert (done.code, asked.exists(), "if there are any" in done.out) == (0, False, True)
 
 
-def test_reports_behind_a_link(cli, mira, home):
+def test_reports_behind_a_link(cli, mira, home, hold_night):
     """Stay, and are named; a project cannot have other files deleted."""
-    assert cli(*mira.arguments("run")).code == 0
+    hold_night(mira)
     (mira.project / ".skillopt-sleep").rename(mira.folder / "elsewhere")
     (mira.project / ".skillopt-sleep").symlink_to(mira.folder / "elsewhere")
     done = cli("uninstall", "--data", "--yes", "--data-dir", mira.data)
@@ -184,9 +184,9 @@ def test_reports_behind_a_link(cli, mira, home):
     assert (mira.folder / "elsewhere" / "nights").exists()
 
 
-def test_without_yes(cli, mira, home, monkeypatch):
+def test_without_yes(cli, mira, home, hold_night, monkeypatch):
     """It asks, and without an answer nothing is taken away."""
-    assert cli(*mira.arguments("run")).code == 0
+    hold_night(mira)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     done = cli("uninstall", "--data", "--data-dir", mira.data)
     assert (done.code, done.err.startswith(f"Delete {mira.data}")) == (130, True)

@@ -13,17 +13,21 @@ from tests.fakes.home import make_person
 
 
 @pytest.fixture
-def mira(tmp_path):
+def mira(kept):
     """A person with enough corrected requests to prove a rule in one night."""
-    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
+    return kept("awake", lambda: make_person(kept.folder, rules=1, tasks_per_rule=16))
 
 
 @pytest.fixture
-def adopted(cli, mira):
+def adopted(cli, mira, kept):
     """A night of hers, adopted."""
-    report = cli(*mira.arguments("run", "--json"), "--edit-budget=1").json
-    assert cli("adopt", *mira.places).code == 0
-    return report
+
+    def adopt():
+        report = cli(*mira.arguments("run", "--json"), "--edit-budget=1").json
+        assert cli("adopt", *mira.places).code == 0
+        return report
+
+    return kept("adopted", adopt)
 
 
 def renamed(name, days):

@@ -8,14 +8,14 @@ from tests.fakes.home import make_person
 
 
 @pytest.fixture
-def mira(tmp_path):
+def mira(kept):
     """A person with enough corrected requests to prove a rule in one night."""
-    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
+    return kept("awake", lambda: make_person(kept.folder, rules=1, tasks_per_rule=16))
 
 
-def test_rule_of_a_night_answers_for_itself(cli, mira):
+def test_rule_of_a_night_answers_for_itself(cli, mira, hold_night):
     """Part of its text, with the list mark it has in the file, finds what it stands on and what became of it."""
-    night = cli(*mira.arguments("run", "--json")).json
+    night = hold_night(mira)
     edit = night["applied_edits"][0]["edit"]
     wanted = f"- {edit['text']}"
     told = cli("why", wanted, "--all", *mira.places)
@@ -34,9 +34,9 @@ def test_rule_of_a_night_answers_for_itself(cli, mira):
     assert f"score {attempt['trial']['score']} of" in told.out
 
 
-def test_state_follows_the_rule(cli, mira):
+def test_state_follows_the_rule(cli, mira, hold_night):
     """Proposed, adopted, reverted."""
-    edit = cli(*mira.arguments("run", "--json")).json["applied_edits"][0]["edit"]["id"]
+    edit = hold_night(mira)["applied_edits"][0]["edit"]["id"]
     states = []
     for change in ((), ("adopt",), ("revert",)):
         if change:
@@ -45,21 +45,21 @@ def test_state_follows_the_rule(cli, mira):
     assert states == ["proposed", "adopted", "reverted"]
 
 
-def test_unknown_rule_is_exit_2_with_the_nearest(cli, mira):
+def test_unknown_rule_is_exit_2_with_the_nearest(cli, mira, hold_night):
     """One line that says so; a project that never ran has no rule at all, and still has none afterwards."""
     before = cli("why", "anything", *mira.places)
     assert before.code == 2
     assert "no rule of" in before.refusal
     assert not mira.data.exists()
-    text = cli(*mira.arguments("run", "--json")).json["applied_edits"][0]["edit"]["text"]
+    text = hold_night(mira)["applied_edits"][0]["edit"]["text"]
     done = cli("why", f"{text} and something else", *mira.places)
     assert done.code == 2
     assert f"the nearest: {text!r}" in done.refusal
 
 
-def test_rule_changed_by_hand_is_no_longer_called_live(cli, mira):
+def test_rule_changed_by_hand_is_no_longer_called_live(cli, mira, hold_night):
     """Deleted, rewritten or gone with its file: what the file says counts, and put back it is live again."""
-    edit = cli(*mira.arguments("run", "--json")).json["applied_edits"][0]["edit"]
+    edit = hold_night(mira)["applied_edits"][0]["edit"]
     adopted = cli("adopt", "--json", *mira.places)
     assert adopted.code == 0
     assert "adopted and live" in cli("why", edit["id"], *mira.places).out

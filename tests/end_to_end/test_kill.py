@@ -19,7 +19,7 @@ from tests.fakes.package import install
 from tests.fakes.program import run, started
 
 ROOT = Path(__file__).parents[2]
-EVERY = 96
+EVERY = 192
 """One test kills the night at one step in so many; the tests of ``--slow`` together kill it at every step."""
 OTHERS = [number for number in range(1, EVERY + 1) if number != EVERY // 2]
 
@@ -133,7 +133,7 @@ def test_seed_pins_the_deal(tmp_path, unbroken):
     assert report["night"] != unbroken[1]["night"]
 
 
-@pytest.mark.parametrize("call", [1, 2, 11, 23])
+@pytest.mark.parametrize("call", [2, 23, *(pytest.param(call, marks=pytest.mark.slow) for call in (1, 11))])
 def test_kill_between_calls_costs_no_call(tmp_path, unbroken, call):
     """At one worker, a night killed between two calls makes exactly the calls of the unbroken one."""
     killing = Killing(tmp_path, workers=1)
@@ -179,7 +179,7 @@ def kill_until_it_ends(killing, moments, latency=0.05):
     return nights[0], in_flight
 
 
-@pytest.mark.parametrize("chance", range(3))
+@pytest.mark.parametrize("chance", [0, *(pytest.param(chance, marks=pytest.mark.slow) for chance in (1, 2))])
 def test_kill_at_any_moment(tmp_path, unbroken, chance):
     """A night with four calls at once, killed at three random moments, ends the same and pays for nothing twice."""
     dice = random.Random(chance)

@@ -90,6 +90,7 @@ def leaks(person, prompts, pieces):
     return [(where, form) for where, text in texts.items() for form in forms if form in text]
 
 
+@pytest.mark.slow
 def test_canaries_of_every_kind_through_a_whole_night(tmp_path):
     """None is in the data folder, its journals included, in the project, or in any prompt that a backend saw."""
     person = make_person(tmp_path / "mira", rules=4, tasks_per_rule=14, sessions=False)

@@ -68,7 +68,7 @@ def test_run_under_test_has_progress_to_lose(wholes, way):
     assert (3 in budgets) is (way == "paired")  # what the optimizer asked for, between 1 and 4
 
 
-SAMPLED = {"strict": 13, "paired": 29, "off": 29}
+SAMPLED = {"strict": 29, "paired": 61, "off": 61}
 """Every which call is tried without ``slow``."""
 
 
@@ -92,7 +92,7 @@ def test_killed_at_any_call(tmp_path, wholes, way, every):
 
 @pytest.mark.parametrize(
     ("way", "every"),
-    [("strict", 17), ("paired", 61), *(pytest.param(way, 2, marks=pytest.mark.slow) for way in WAYS)],
+    [("strict", 37), ("paired", 127), *(pytest.param(way, 2, marks=pytest.mark.slow) for way in WAYS)],
 )
 def test_killed_between_any_two_writes(tmp_path, wholes, monkeypatch, way, every):
     """Files of an unfinished step may exist or not; the step is repeated without paying again."""
