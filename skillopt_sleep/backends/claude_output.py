@@ -32,8 +32,7 @@ from skillopt_sleep.errors import (
     TooOld,
 )
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.call import Usage
-from skillopt_sleep.model.usage import make_usage, read_price
+from skillopt_sleep.model.call import Usage, make_usage, read_price
 
 CLAUDE = AgentAdvice(
     name="claude",

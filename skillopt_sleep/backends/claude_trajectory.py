@@ -28,7 +28,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage
 from skillopt_sleep.model.document import Document, DocumentKind, read_region
 from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, get_skill_name
-from skillopt_sleep.model.step import Step, StepKind, StepOutcome
+from skillopt_sleep.model.session import Step, StepKind, StepOutcome
 
 LAYOUT = Layout(
     skills=".claude/skills",

@@ -29,11 +29,10 @@ from skillopt_sleep.backends.put_back import shorten, shorten_arguments
 from skillopt_sleep.backends.workspace import contains_every_line
 from skillopt_sleep.errors import BadReply, EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooLong, TooOld
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.call import Usage
+from skillopt_sleep.model.call import Usage, make_usage
 from skillopt_sleep.model.document import Document, DocumentKind, read_region
 from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, get_skill_name
-from skillopt_sleep.model.step import Step, StepKind, StepOutcome
-from skillopt_sleep.model.usage import make_usage
+from skillopt_sleep.model.session import Step, StepKind, StepOutcome
 
 CODEX = AgentAdvice(
     name="codex",

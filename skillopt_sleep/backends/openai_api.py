@@ -44,9 +44,8 @@ from skillopt_sleep.errors import (
     TooLong,
 )
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.call import Prompt, Reply, Usage
+from skillopt_sleep.model.call import Prompt, Reply, Usage, estimate_usage, make_usage
 from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.model.usage import estimate_usage, make_usage
 from skillopt_sleep.prompts import render
 from skillopt_sleep.safety.receivers import hide_secrets
 

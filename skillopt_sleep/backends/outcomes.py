@@ -33,10 +33,9 @@ from skillopt_sleep.errors import (
     TransientBackend,
 )
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.call import Prompt, Reply, Usage
+from skillopt_sleep.model.call import Prompt, Reply, Usage, estimate_usage
 from skillopt_sleep.model.replies import extract_json
 from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.model.usage import estimate_usage
 
 E = TypeVar("E", BackendError, BudgetSpent)
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from msgspec import Struct
 from skillopt_sleep.backends.workspace import Workspace
 from skillopt_sleep.errors import NotPutBack
 from skillopt_sleep.model.rollout import STALE, Assignment, CutKind, Ending, PutBack, Trajectory
-from skillopt_sleep.model.step import Step
+from skillopt_sleep.model.session import Step
 from skillopt_sleep.safety.receivers import is_secret_name
 from skillopt_sleep.safety.redaction.redactor import Redactor
 

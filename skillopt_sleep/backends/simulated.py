@@ -15,20 +15,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.simulation.conform import conform, list_properties
-from skillopt_sleep.backends.simulation.moments import judge_moves, name_step, propose_checks
 from skillopt_sleep.backends.simulation.replies import (
     Luck,
     Traits,
     do_task,
     judge_answer,
-    judge_pair,
+    judge_places,
     merge_edits,
     mine_sessions,
+    name_step,
+    propose_checks,
     propose_edits,
     rank_edits,
     write_guidance,
@@ -56,6 +57,8 @@ from skillopt_sleep.model.call import Health, Prompt, Reply, Usage
 
 DEMO_WORLD = "simulation/demo.json"
 CHARACTERS_PER_TOKEN = 4
+SMALLEST: Mapping[str, Json] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
+"""By JSON type, the smallest value."""
 
 FATAL: Mapping[str, type[FatalBackend]] = {
     "not_installed": NotInstalled,
@@ -218,29 +221,45 @@ class SimulatedBackend:
         luck: Luck = functools.partial(draw_uniform, self.seed, prompt.digest, prompt.sample)
         if prompt.schema is None:
             return do_task(world, text, prompt.user, traits, luck)
-        asked = list_properties(prompt.schema)
-        places = tuple(place for place in ("first", "second") if "again" in list_properties(prompt.schema, place))
-        replies: Mapping[str, Callable[[], Json]] = {
+        asked = _list_properties(prompt.schema)
+        at_moment = "again" in _list_properties(asked.get("first"))
+        places = [place for place in ("first", "second") if place in asked]
+        replies: Mapping[str, Callable[[], dict[str, Json]]] = {
             "edits": lambda: propose_edits(world, text, traits, luck),
             "labels": lambda: {"labels": []},  # its persons say plainly what they mean
             "tasks": lambda: mine_sessions(world, text),
             "score": lambda: judge_answer(world, text, traits, luck),
             "checks": lambda: propose_checks(world, text),
             "step": lambda: name_step(text),
-            "first": lambda: (
-                judge_moves(world, text, places, traits, luck) if places else judge_pair(world, text, traits, luck)
-            ),
+            "first": lambda: judge_places(world, text, places, traits, luck, at_moment=at_moment),
             "groups": lambda: merge_edits(world, text),
             "ranking": lambda: rank_edits(text),
             "guidance": lambda: write_guidance(world, text, traits, luck),
             "notes": lambda: write_notes(world, text),
         }
-        value = next((reply() for name, reply in replies.items() if name in asked), None)
-        return msgspec.json.encode(conform(value, prompt.schema)).decode()
+        value = next((reply() for name, reply in replies.items() if name in asked), {})
+        filled = _make_smallest(prompt.schema) if isinstance(prompt.schema, dict) else {}
+        return msgspec.json.encode({**filled, **{name: value[name] for name in asked if name in value}}).decode()
 
 
 def _describe_fatal(fatal: str) -> str:
     return f"the simulated agent was told to fail with {fatal!r}; take `fatal` out of its options"
+
+
+def _list_properties(schema: Json) -> Mapping[str, Json]:
+    """Return the fields of an object's JSON Schema; none of any other."""
+    fields = schema.get("properties") if isinstance(schema, dict) else None
+    return fields if isinstance(fields, dict) else {}
+
+
+def _make_smallest(schema: Json) -> Any:  # noqa: ANN401  any JSON
+    """Return a smallest value of a JSON Schema, in reply to a request that is none of this world."""
+    shape = schema if isinstance(schema, dict) else {}
+    if isinstance(choices := shape.get("enum"), list) and choices:
+        return choices[0]
+    if shape.get("type") == "object" and isinstance(required := shape.get("required"), list):
+        return {str(name): _make_smallest(_list_properties(shape).get(str(name))) for name in required}
+    return shape.get("minimum", SMALLEST.get(str(shape.get("type"))))
 
 
 def _tokens(text: str) -> int:

@@ -16,10 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import Awaiting, BackendError, BadReply, BudgetSpent, SleepError, UsageError
-from skillopt_sleep.model.call import Attempt, Prompt, Reply, Role, Usage
+from skillopt_sleep.model.call import Attempt, Prompt, Reply, Role, Usage, correct_error, correct_reply
 from skillopt_sleep.model.ports import Agent, Backend, Clock, HoldsReplies, Ledger
 from skillopt_sleep.model.rollout import Assignment, Ending, Trajectory
-from skillopt_sleep.model.usage import correct_error, correct_reply
 
 if TYPE_CHECKING:
     from skillopt_sleep.safety.redaction.redactor import Redactor

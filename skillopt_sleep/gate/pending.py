@@ -83,7 +83,7 @@ class Parked(Struct, frozen=True, kw_only=True):
 
 def _touches(words: str, task: TaskRecord) -> bool:
     """Whether a request shares words with a rule; imported when asked, because ``status`` compares no texts."""
-    from skillopt_sleep.model.rule_identity import count_touched  # noqa: PLC0415
+    from skillopt_sleep.model.rules import count_touched  # noqa: PLC0415
 
     return count_touched(words, task) > 0
 

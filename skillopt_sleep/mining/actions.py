@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from skillopt_sleep.mining.commands import is_check
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.step import Step, StepKind
+from skillopt_sleep.model.session import Step, StepKind
 
 COMMAND_KEYS = ("command", "cmd", "script")
 PATH_KEYS = ("file_path", "notebook_path", "filePath", "path", "filename")

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from skillopt_sleep.mining.actions import Action, ActionKind, Change, strip_output
 from skillopt_sleep.mining.rendering import cut_text, describe_step, fold_paste, render_step, strip_own_rules
 from skillopt_sleep.mining.talk import Place, read_talk
+from skillopt_sleep.model.call import CHARACTERS_PER_TOKEN
 from skillopt_sleep.model.moment import Moment
-from skillopt_sleep.model.session import Session
-from skillopt_sleep.model.step import Conversation, Step, StepKind, StepOutcome
+from skillopt_sleep.model.session import Conversation, Session, Step, StepKind, StepOutcome
 from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.model.usage import CHARACTERS_PER_TOKEN
 
 MAX_TOKENS = 3_000
 """Maximum tokens of a digest, as estimated from its length."""

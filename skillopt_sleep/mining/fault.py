@@ -18,7 +18,7 @@ from skillopt_sleep.mining.actions import ActionKind
 from skillopt_sleep.mining.talk import Place, has_phrase
 from skillopt_sleep.model.moment import Basis
 from skillopt_sleep.model.near_duplicates import all_terms
-from skillopt_sleep.model.step import StepOutcome
+from skillopt_sleep.model.session import StepOutcome
 
 WINDOW = 7
 """Number of prompts that a correction is traced back."""

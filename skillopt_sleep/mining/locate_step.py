@@ -25,8 +25,7 @@ from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.moment import Basis, Moment, MomentKind
 from skillopt_sleep.model.ports import Ask, Parallel
 from skillopt_sleep.model.replies import escape_tags, make_tag_suffix
-from skillopt_sleep.model.session import Session
-from skillopt_sleep.model.step import Conversation
+from skillopt_sleep.model.session import Conversation, Session
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.prompts import render
 

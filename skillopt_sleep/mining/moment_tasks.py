@@ -20,8 +20,7 @@ from skillopt_sleep.mining.tasks import MAX_FEEDBACK, MAX_QUOTE
 from skillopt_sleep.model.moment import Acceptance, Moment, MomentKind, MomentReference, Proof, ProofState
 from skillopt_sleep.model.move import Act, ActKind, Move
 from skillopt_sleep.model.move_check import MoveCheck, has
-from skillopt_sleep.model.session import Session
-from skillopt_sleep.model.step import Conversation, Step, StepKind, StepOutcome
+from skillopt_sleep.model.session import Conversation, Session, Step, StepKind, StepOutcome
 from skillopt_sleep.model.task import Origin, Outcome, TaskRecord
 from skillopt_sleep.model.text import excerpt, fold, sha256
 

@@ -28,8 +28,7 @@ from skillopt_sleep.mining.talk import (
     read_talk,
 )
 from skillopt_sleep.model.moment import Acceptance, Basis, Moment, MomentKind
-from skillopt_sleep.model.session import Feedback, PromptKind, Session
-from skillopt_sleep.model.step import Conversation, StepOutcome
+from skillopt_sleep.model.session import Conversation, Feedback, PromptKind, Session, StepOutcome
 from skillopt_sleep.model.text import HOUSEKEEPING, sha256
 
 FEW = 3

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.mining.actions import Action, ActionKind, Change, read_action, strip_output
 from skillopt_sleep.model.lexicon import strip_pasted
-from skillopt_sleep.model.step import Step, StepKind, StepOutcome
+from skillopt_sleep.model.session import Step, StepKind, StepOutcome
 from skillopt_sleep.model.text import excerpt
 
 WIDTH = 240

@@ -14,8 +14,7 @@ from skillopt_sleep.mining.actions import Action, read_action
 from skillopt_sleep.mining.rendering import list_changed_lines
 from skillopt_sleep.model.lexicon import begins_sentence, get_table, read_words, strip_pasted
 from skillopt_sleep.model.near_duplicates import all_terms, similar
-from skillopt_sleep.model.session import Feedback, PromptKind, Session, Turn
-from skillopt_sleep.model.step import Conversation, Step, StepOutcome, TurnSteps
+from skillopt_sleep.model.session import Conversation, Feedback, PromptKind, Session, Step, StepOutcome, Turn, TurnSteps
 from skillopt_sleep.model.text import POINTING, QUESTIONS, REQUESTS, fold
 
 SHORT = 6

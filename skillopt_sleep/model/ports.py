@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from skillopt_sleep.model.call import Attempt, Health, Prompt, Reply, Role, Spend
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, ReplayResult, Score, Trajectory
-from skillopt_sleep.model.session import Session, SessionFile, Skip
-from skillopt_sleep.model.step import Conversation
+from skillopt_sleep.model.session import Conversation, Session, SessionFile, Skip
 from skillopt_sleep.model.task import TaskRecord
 
 T = TypeVar("T")

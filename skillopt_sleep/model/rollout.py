@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from skillopt_sleep.model.call import Bounds, Prompt, Reply
 from skillopt_sleep.model.document import Document, DocumentKind
-from skillopt_sleep.model.step import Step
+from skillopt_sleep.model.session import Step
 from skillopt_sleep.model.text import sha256
 
 

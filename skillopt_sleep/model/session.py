@@ -1,8 +1,12 @@
-"""Sessions: the conversations of a person with a coding agent, as sources read and the archive keeps them."""
+"""Sessions: the conversations of a person with a coding agent, as sources read and the archive keeps them.
+
+Turns are read in every harvest; the steps within them, what the agent did, only when they are needed.
+"""
 
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
@@ -169,3 +173,113 @@ def apply_labels(session: Session, labels: Mapping[str, FeedbackLabel]) -> Sessi
 def is_own_run(cwd: str, first_words: str) -> bool:
     """Whether one of our own replays started the session; such a session is never harvested."""
     return OWN_RUN_MARKER in cwd or OWN_RUN_MARKER in first_words
+
+
+class StepKind(enum.StrEnum):
+    """What a step is."""
+
+    TEXT = "text"
+    """Words of the agent."""
+    CALL = "call"
+    """A tool call with its result."""
+    INSTRUCTION = "instruction"
+    """The body of a slash command or a skill that the agent was given; no one typed it here."""
+    SHOWN = "shown"
+    """A file, or a part of one, that the agent was shown without asking: the person named, marked or edited it."""
+
+
+class StepOutcome(enum.StrEnum):
+    """How a tool call ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
+    """Refused by the person."""
+    DENIED = "denied"
+    """Denied by a permission rule or a sandbox, without the person."""
+    INTERRUPTED = "interrupted"
+    UNKNOWN = "unknown"
+    """No result is recorded; texts and instructions have none either."""
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """One text or tool call of the agent."""
+
+    id: str
+    """Where the session file can be cut before this step: the uuid of its record, or the number of its line."""
+    kind: StepKind
+    text: str = ""
+    """The words; for a call its arguments as JSON, long values shortened; for what was shown the file's path."""
+    tool: str = ""
+    """The tool's name as recorded; for an instruction the name of the command or skill."""
+    result: str = ""
+    """Head and tail of what the tool returned, or of the file that was shown."""
+    outcome: StepOutcome = StepOutcome.UNKNOWN
+    words: str = ""
+    """What the person typed while refusing this call."""
+    at: str = ""
+    """ISO 8601 as recorded; "" when unknown."""
+
+
+class TurnSteps(Struct, frozen=True, kw_only=True):
+    """What the agent did in one turn."""
+
+    turn: str
+    """The id of the ``Turn``."""
+    prompt: str = ""
+    """What the person typed; "" for work that no prompt started."""
+    interrupted: bool = False
+    """Whether the person stopped the agent in this turn."""
+    steps: tuple[Step, ...] = ()
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """The steps of one session along its final branch; branches that the person abandoned are not part of it."""
+
+    source: str
+    path: str
+    session_id: str
+    cwd: str = ""
+    branch: str = ""
+    model: str = ""
+    ended_at: str = ""
+    turns: tuple[TurnSteps, ...] = ()
+
+
+_URL = re.compile(
+    r"(?P<scheme>[a-z][a-z+]*)://(?:[^/@]*@)?(?P<host>\[[^\]]*\]|[^/:]+)(?::(?P<port>\d+))?/(?P<path>.+)", re.IGNORECASE
+)
+_SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:]{2,}):(?!//)(?P<path>.+)")
+_USUAL_PORTS = {"ssh": "22", "git+ssh": "22", "http": "80", "https": "443", "git": "9418"}
+_CASELESS_HOSTS = frozenset({"bitbucket.org", "github.com", "gitlab.com"})
+"""Hosts where two repositories never differ by letter case alone."""
+
+
+def normalize_remote(url: str) -> str:
+    """Return ``host/owner/name`` of a remote URL, without user, password and ``.git``; a local path stays a path.
+
+    >>> normalize_remote("git@GitHub.com:Acme/shop.git") == normalize_remote("https://token@github.com/acme/shop/")
+    True
+    """
+    url = url.strip()
+    if url.lower().startswith("file://"):
+        return url[len("file://") :].removeprefix("localhost")
+    match = _URL.fullmatch(url)
+    port = ""
+    if match:
+        scheme, port = match["scheme"].lower(), match["port"] or ""
+        port = "" if port == _USUAL_PORTS.get(scheme) else port
+    else:
+        match = _SCP.fullmatch(url)
+    if match is None:
+        return url
+    host = match["host"].lower()
+    path = match["path"].strip("/").removesuffix(".git").rstrip("/")
+    if host in _CASELESS_HOSTS:
+        path = path.lower()
+    return f"{host}{':' if port else ''}{port}/{path}"
+
+
+def is_local_remote(remote: str) -> bool:
+    """Whether a normalised remote is a folder of this machine."""
+    return remote.startswith(("/", "./", "../", "~")) or remote in {".", ".."}

@@ -19,8 +19,8 @@ from skillopt_sleep.gate.pairs import PairedPlan, PairRow, measure_pairs
 from skillopt_sleep.gate.rule import MIN_MEASURED_SHARE, Verdict
 from skillopt_sleep.gate.tally import Result
 from skillopt_sleep.model.edit import EditStatus
-from skillopt_sleep.model.landing import land_elsewhere
 from skillopt_sleep.model.rollout import ReplayResult, combine
+from skillopt_sleep.model.rules import land_elsewhere
 from skillopt_sleep.model.task import Split, TaskRecord, may_ask_model
 from skillopt_sleep.night.outcome import Consolidated
 from skillopt_sleep.night.plan import Kit, NightPlan

@@ -16,7 +16,7 @@ from skillopt_sleep.mining.references import BATCH
 from skillopt_sleep.mining.tasks import group_given_tasks
 from skillopt_sleep.model.call import Expected, find_range
 from skillopt_sleep.model.moment import MomentReference, ProofState
-from skillopt_sleep.model.rule_identity import find_heavy, list_live_rules
+from skillopt_sleep.model.rules import find_heavy, list_live_rules
 from skillopt_sleep.model.task import Shortfall, TaskRecord, group_of, may_ask_model, may_vote, shortfall
 from skillopt_sleep.night.harvest import harvest
 from skillopt_sleep.night.load_check import MOMENTS

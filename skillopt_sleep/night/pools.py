@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.mining.insights import quote
 from skillopt_sleep.model.moment import MomentReference
-from skillopt_sleep.model.rule_identity import count_touched, find_heavy
+from skillopt_sleep.model.rules import count_touched, find_heavy
 from skillopt_sleep.model.task import Split, TaskRecord, group_of, is_sibling
 from skillopt_sleep.model.text import excerpt, sha256
 from skillopt_sleep.night.report import NightReport, TaskLabel, TaskOrigin

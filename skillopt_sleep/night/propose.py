@@ -16,9 +16,16 @@ from skillopt_sleep.gate.rule import Decision, Verdict, choose_threshold
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, apply_edits, strip_list_mark
-from skillopt_sleep.model.landing import ADDS, place_edit
 from skillopt_sleep.model.replies import Refusal
-from skillopt_sleep.model.rule_identity import find_contradicted, find_heavy, is_same_rule, list_live_rules, states_same
+from skillopt_sleep.model.rules import (
+    ADDS,
+    find_contradicted,
+    find_heavy,
+    is_same_rule,
+    list_live_rules,
+    place_edit,
+    states_same,
+)
 from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.outcome import DocumentStep

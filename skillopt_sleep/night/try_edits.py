@@ -17,7 +17,7 @@ from skillopt_sleep.gate.trial import RuleTrial, run_rule_trials, run_strict_tri
 from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.edit import EditRecord, strip_list_mark
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult
-from skillopt_sleep.model.rule_identity import count_touched, find_contradicted, list_live_rules
+from skillopt_sleep.model.rules import count_touched, find_contradicted, list_live_rules
 from skillopt_sleep.model.task import TaskRecord, group_of, may_ask_model, may_vote
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.plan import ConsolidatePlan

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from skillopt_sleep.model.session import PromptKind, Session, SessionFile, Skip, is_own_run
-from skillopt_sleep.model.step import Conversation
+from skillopt_sleep.model.session import Conversation, PromptKind, Session, SessionFile, Skip, is_own_run
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.sources import claude_records as records
 from skillopt_sleep.sources.claude_steps import StepsReader

@@ -18,8 +18,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from skillopt_sleep.model.session import Session
-from skillopt_sleep.model.step import Conversation, StepKind, StepOutcome
+from skillopt_sleep.model.session import Conversation, Session, StepKind, StepOutcome
 from skillopt_sleep.sources import claude_records as records
 from skillopt_sleep.sources import steps
 from skillopt_sleep.sources.steps import StepDraft

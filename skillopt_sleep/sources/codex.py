@@ -16,9 +16,15 @@ from dataclasses import dataclass
 from msgspec import Raw
 from msgspec.structs import replace
 
-from skillopt_sleep.model.repository import normalize_remote
-from skillopt_sleep.model.session import PromptKind, Session, SessionFile, Skip, is_own_run
-from skillopt_sleep.model.step import Conversation
+from skillopt_sleep.model.session import (
+    Conversation,
+    PromptKind,
+    Session,
+    SessionFile,
+    Skip,
+    is_own_run,
+    normalize_remote,
+)
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.sources import codex_records as records
 from skillopt_sleep.sources.codex_steps import StepsReader

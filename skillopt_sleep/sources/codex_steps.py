@@ -13,8 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.session import Session
-from skillopt_sleep.model.step import Conversation, StepKind, StepOutcome
+from skillopt_sleep.model.session import Conversation, Session, StepKind, StepOutcome
 from skillopt_sleep.sources import codex_records as records
 from skillopt_sleep.sources import steps
 from skillopt_sleep.sources.steps import StepDraft

@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.session import PromptKind
-from skillopt_sleep.model.step import Step, StepKind, StepOutcome, TurnSteps
+from skillopt_sleep.model.session import PromptKind, Step, StepKind, StepOutcome, TurnSteps
 from skillopt_sleep.sources.turns import Draft
 
 WORDS = 4_000

@@ -15,8 +15,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePath
 
-from skillopt_sleep.model.repository import is_local_remote, normalize_remote
-from skillopt_sleep.model.session import Place
+from skillopt_sleep.model.session import Place, is_local_remote, normalize_remote
 
 MAX_BYTES = 1_000_000
 """Size up to which a file of git is read."""

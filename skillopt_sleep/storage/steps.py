@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError
-from skillopt_sleep.model.step import Conversation
+from skillopt_sleep.model.session import Conversation
 from skillopt_sleep.storage.database import REPAIR, Database
 
 LEVEL = 6

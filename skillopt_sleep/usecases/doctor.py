@@ -21,13 +21,13 @@ from skillopt_sleep.storage.git import is_tracked
 from skillopt_sleep.storage.repair import find_damage
 from skillopt_sleep.storage.space import list_disk_problems
 from skillopt_sleep.usecases.adapters import build_backend, build_sources, get_night_caps, probe_backends
+from skillopt_sleep.usecases.announce import describe_lacking, describe_reinstall, find_failure, select_lacking
 from skillopt_sleep.usecases.documents import inspect_live_documents
-from skillopt_sleep.usecases.failures import describe_lacking, describe_reinstall, find_failure, select_lacking
 from skillopt_sleep.usecases.permissions import find_new_receivers
-from skillopt_sleep.usecases.privacy import list_open_folders
 from skillopt_sleep.usecases.run import forecast_night
 from skillopt_sleep.usecases.schedule import read_outlook
 from skillopt_sleep.usecases.sessions import collect_insights
+from skillopt_sleep.usecases.upkeep import list_open_folders
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.document import Document

@@ -16,7 +16,7 @@ from skillopt_sleep.agents import CodingAgent, agent_of_backend, agent_of_source
 from skillopt_sleep.errors import DiskError, Refused, UsageError
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import DocumentKind
-from skillopt_sleep.model.landing import Landing
+from skillopt_sleep.model.rules import Landing
 from skillopt_sleep.night.harvest import file_sessions
 from skillopt_sleep.storage.files import read_regular
 from skillopt_sleep.storage.live_files import read_baseline

@@ -25,9 +25,8 @@ from skillopt_sleep.usecases.adapters import (
     get_night_caps,
 )
 from skillopt_sleep.usecases.plan import find_commit_of_task, plan_night
-from skillopt_sleep.usecases.sessions import read_files
+from skillopt_sleep.usecases.sessions import NIGHT_BYTES, keep_steps, load_steps, read_files
 from skillopt_sleep.usecases.status import read_report, write_pages
-from skillopt_sleep.usecases.steps import NIGHT_BYTES, keep_steps, load_steps
 
 if TYPE_CHECKING:
     from skillopt_sleep.gate.noise import AATest
@@ -55,8 +54,7 @@ def run_night(
     from skillopt_sleep.storage.space import check_disk
     from skillopt_sleep.usecases.adopt import adopt_automatically
     from skillopt_sleep.usecases.announce import notify_desktop
-    from skillopt_sleep.usecases.privacy import secure_folders
-    from skillopt_sleep.usecases.upkeep import tidy
+    from skillopt_sleep.usecases.upkeep import secure_folders, tidy
 
     with lock_night(workspace.data_dir, wait=wait) as waited:
         for notice in secure_folders(workspace.data_dir, workspace.project):

@@ -32,7 +32,7 @@ from skillopt_sleep.scheduling.store import AttemptStore, load_daemon, load_sche
 from skillopt_sleep.settings import PREFIX
 from skillopt_sleep.storage.lock import DAEMON, is_held
 from skillopt_sleep.usecases.adapters import get_night_caps
-from skillopt_sleep.usecases.failures import list_other_failures
+from skillopt_sleep.usecases.announce import list_other_failures
 
 if TYPE_CHECKING:
     from skillopt_sleep.night.report import NightReport

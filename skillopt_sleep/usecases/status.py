@@ -40,7 +40,7 @@ MOST_ASKED = 8
 
 def read_status(workspace: Workspace) -> Status:
     """Return the status of the project. Creates no database: a project without nights has an empty status."""
-    from skillopt_sleep.usecases.failures import find_failure
+    from skillopt_sleep.usecases.announce import find_failure
     from skillopt_sleep.usecases.schedule import read_outlook
 
     workspace = workspace.open_for_looking()

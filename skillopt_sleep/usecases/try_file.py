@@ -31,7 +31,7 @@ from skillopt_sleep.model.document import (
     require_usable,
 )
 from skillopt_sleep.model.edit import strip_list_mark
-from skillopt_sleep.model.rule_identity import count_touched
+from skillopt_sleep.model.rules import count_touched
 from skillopt_sleep.model.task import TaskRecord, group_of, may_ask_model, may_vote, reference_kind
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.night.connection import probe

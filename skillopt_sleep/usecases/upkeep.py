@@ -1,24 +1,33 @@
-"""Upkeep after nights and adoptions: copies of the database, pruning, and repair.
+"""Upkeep of what we keep on disk: copies of the database, pruning, repair, and folders that nobody else may read.
 
-The night or adoption itself is done by then, so a failure here is reported and ends nothing.
+After a night or an adoption a failure here is reported and ends nothing. Our folders hold words of the user's sessions;
+an earlier version, a copy, a loose umask or a project's own files may have left them open to other users or to git.
+``doctor`` lists what it finds, and the next night closes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillopt_sleep.errors import SleepError
+from skillopt_sleep.errors import DiskError, SleepError
 from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.atomic_replace import give_up_unfinished, lock_changes
 from skillopt_sleep.storage.database import Database
-from skillopt_sleep.storage.files import drop_temporaries
+from skillopt_sleep.storage.files import drop_temporaries, hide_from_git
+from skillopt_sleep.storage.git import list_tracked
 from skillopt_sleep.storage.lock import lock_night
 from skillopt_sleep.storage.repair import RepairReport, back_up_database, repair_database
 from skillopt_sleep.storage.space import prune
 from skillopt_sleep.usecases.announce import announce
+from skillopt_sleep.usecases.plugins import MARKET_FOLDER
 from skillopt_sleep.usecases.status import write_pages
+from skillopt_sleep.usecases.uninstall import OWN_FILE, OWN_WITHIN
 from skillopt_sleep.usecases.workspace import DATABASE
 
 if TYPE_CHECKING:
@@ -75,3 +84,95 @@ def _prune_nights(workspace: Workspace) -> None:
         workspace.notify(f"made room: {len(pruned.nights)} old nights, {size} (keep_days, keep_mb)")
     for notice in pruned.skipped:
         workspace.notify(notice)
+
+
+OWN_FOLDER = ".skillopt-sleep"
+OPEN = 0o077
+"""The permissions of everybody but the owner."""
+OWN_NAMES = frozenset({*OWN_WITHIN, MARKET_FOLDER, ".market-new", ".gitignore"})
+
+
+def secure_folders(data_dir: Path, project: Path) -> Iterator[str]:
+    """Close our folders to others, hide a data folder from the git project it lies in, and yield what was done.
+
+    A data folder that also holds somebody else's files is left as it is, and a line says so.
+    """
+    try:
+        for folder in _find_open(data_dir, project):
+            yield _close(folder)
+        if _lies_in_git(data_dir) and not _list_shared(data_dir) and hide_from_git(data_dir):
+            yield f"{data_dir} lies in a git project: it is hidden from git now"
+    except (OSError, SleepError) as error:
+        yield f"our folders could not be made private: {error}"
+    yield from _list_unmendable(data_dir, project)
+
+
+def list_open_folders(data_dir: Path, project: Path) -> Iterator[str]:
+    """Yield which of our folders others or git can see, and what mends it; nothing is changed."""
+    with suppress(OSError):
+        for folder in _find_open(data_dir, project):
+            yield f"{folder} is open to others (mode {_read_mode(folder):04o}); the next night closes it, or: chmod 700"
+    yield from _list_unmendable(data_dir, project)
+
+
+def _find_open(data_dir: Path, project: Path) -> Iterator[Path]:
+    """Yield our folders that are open and hold nothing of others."""
+    if _is_open(project / OWN_FOLDER):
+        yield project / OWN_FOLDER
+    if _is_open(data_dir) and not _list_shared(data_dir):
+        yield data_dir
+
+
+def _list_unmendable(data_dir: Path, project: Path) -> Iterator[str]:
+    """Yield what only the user can mend: a data folder shared with other files, and reports that git tracks."""
+    with suppress(OSError):
+        if shared := _list_shared(data_dir):
+            problems = {"others can read it": _is_open(data_dir), "git can see it": _lies_in_git(data_dir)}
+            for problem in (problem for problem, is_so in problems.items() if is_so):
+                yield (
+                    f"{data_dir} holds our data and other files ({min(shared)!r}), and {problem}: use a folder of its"
+                    " own as --data-dir"
+                )
+    if tracked := list_tracked(project / OWN_FOLDER):
+        yield (
+            f"git tracks {len(tracked)} of the files in {project / OWN_FOLDER}, such as {min(tracked)}: words of your"
+            f" sessions may be pushed; take them out with: git rm -r --cached {OWN_FOLDER}"
+        )
+
+
+def _lies_in_git(folder: Path) -> bool:
+    is_folder = folder.is_dir() and not folder.is_symlink()
+    return is_folder and any((parent / ".git").exists() for parent in (folder, *folder.parents))
+
+
+def _list_shared(data_dir: Path) -> list[str]:
+    """List the files in a data folder that are not ours."""
+    if not data_dir.is_dir() or data_dir.is_symlink():
+        return []
+    return [path.name for path in data_dir.iterdir() if not _is_own(path)]
+
+
+def _is_own(path: Path) -> bool:
+    return OWN_FILE.fullmatch(path.name) is not None or path.name in OWN_NAMES
+
+
+def _is_open(folder: Path) -> bool:
+    """Tell whether a folder of this user's is open to others; a link is never followed, and /tmp is meant to be."""
+    if sys.platform == "win32" or not os.path.lexists(folder):
+        return False
+    status = folder.lstat()
+    is_plain = stat.S_ISDIR(status.st_mode) and not status.st_mode & stat.S_ISVTX
+    return is_plain and status.st_uid == os.geteuid() and bool(status.st_mode & OPEN)
+
+
+def _read_mode(folder: Path) -> int:
+    return stat.S_IMODE(folder.lstat().st_mode)
+
+
+def _close(folder: Path) -> str:
+    mode = _read_mode(folder)
+    try:
+        folder.chmod(0o700)
+    except OSError as error:
+        raise DiskError(f"{folder} is open to others (mode {mode:04o}): {error.strerror}") from error
+    return f"{folder} was open to others (mode {mode:04o}): it is private now (0700)"

@@ -226,7 +226,7 @@ class Workspace:
         )
 
         def explain(error: BaseException) -> str:
-            from skillopt_sleep.usecases.failures import explain_failure
+            from skillopt_sleep.usecases.announce import explain_failure
 
             return explain_failure(self, error)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from skillopt_sleep.gate.rule import Verdict
-from skillopt_sleep.model import landing
 from skillopt_sleep.night.report import Loading
 from skillopt_sleep.reports.headline import Ending, summarize_night
 from skillopt_sleep.storage.adoption import adopt, revert
@@ -65,7 +64,7 @@ def test_first_request_of_the_next_session_has_every_adopted_rule(cli, agents, t
 @CLI
 def test_procedure_is_in_a_skill_that_the_next_session_opens(cli, agents, tmp_path, monkeypatch):
     """The first request lists the skill with what is inside; the agent opens it, and the next one has every rule."""
-    monkeypatch.setattr(landing, "is_procedure", lambda text: True)
+    monkeypatch.setattr("skillopt_sleep.model.rules.is_procedure", lambda text: True)
     mira = sleeper(cli, agents, tmp_path / "mira")
     report = mira.night(evolve_memory=True, replay="native")
     assert (report.replay.loading, [change.kind for change in report.documents]) == (Loading.LOADED, ["skill"])
@@ -79,7 +78,7 @@ def test_procedure_is_in_a_skill_that_the_next_session_opens(cli, agents, tmp_pa
 @pytest.mark.parametrize("memory", [True, False], ids=["memory evolves", "the skill alone"])
 def test_skill_that_is_not_opened_changes_the_headline_or_moves_the_rule(cli, memory, agents, tmp_path, monkeypatch):
     """Proven as text, not opened by the agent: its rule goes to memory, and the load check alone is repeated."""
-    monkeypatch.setattr(landing, "is_procedure", lambda text: True)
+    monkeypatch.setattr("skillopt_sleep.model.rules.is_procedure", lambda text: True)
     mira = sleeper(cli, agents, tmp_path / "mira")
     mira.serve(at_work(mira.world, opens=False))
     report = mira.night(evolve_memory=memory)

@@ -20,7 +20,7 @@ from skillopt_sleep.backends.put_back import MAX_STEPS, MAX_TURNS, Edit, Session
 from skillopt_sleep.errors import NotPutBack
 from skillopt_sleep.model.document import Document, DocumentKind
 from skillopt_sleep.model.rollout import Assignment, CutKind, Ending, PutBack, ReplayMode, Trajectory
-from skillopt_sleep.model.step import Step, StepKind
+from skillopt_sleep.model.session import Step, StepKind
 from tests.fakes.cli import make_cli
 from tests.fakes.recordings import (
     AFTER,

@@ -25,8 +25,7 @@ from skillopt_sleep.model.session import Skip
 from skillopt_sleep.settings import load
 from skillopt_sleep.sources.claude import ClaudeSource
 from skillopt_sleep.sources.codex import CodexSource
-from skillopt_sleep.usecases.sessions import file_sessions
-from skillopt_sleep.usecases.steps import NIGHT_BYTES, keep_steps
+from skillopt_sleep.usecases.sessions import NIGHT_BYTES, file_sessions, keep_steps
 from skillopt_sleep.usecases.workspace import Workspace
 from tests.benchmarks.corpus import write_claude_corpus, write_codex_corpus
 

@@ -24,7 +24,7 @@ from skillopt_sleep.gate.trial import RuleTrial, run_rule_trials
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
-from skillopt_sleep.model.rule_identity import count_touched
+from skillopt_sleep.model.rules import count_touched
 from skillopt_sleep.model.task import RubricReference, Split, TaskRecord
 from skillopt_sleep.night.pools import Past, SplitPlan
 from skillopt_sleep.night.select_tasks import choose_tasks

@@ -6,8 +6,7 @@ import json
 
 from msgspec.structs import replace
 
-from skillopt_sleep.model.session import PromptKind, Session, Turn
-from skillopt_sleep.model.step import Conversation, Step, StepKind, StepOutcome, TurnSteps
+from skillopt_sleep.model.session import Conversation, PromptKind, Session, Step, StepKind, StepOutcome, Turn, TurnSteps
 from tests.fakes.sessions import FEEDBACK, Feedback
 
 

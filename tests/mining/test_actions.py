@@ -14,7 +14,7 @@ from skillopt_sleep.mining.rendering import (
     render_behaviour,
     strip_own_rules,
 )
-from skillopt_sleep.model.step import Step, StepKind, StepOutcome
+from skillopt_sleep.model.session import Step, StepKind, StepOutcome
 from tests.fakes.conversations import call, edited, ran, read, refused, said, wrote
 
 PATCH = """*** Begin Patch

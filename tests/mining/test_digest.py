@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from skillopt_sleep.mining.digest import CutNotFound, build_digest
 from skillopt_sleep.mining.moments import find_moments
 from skillopt_sleep.model.moment import Moment, MomentKind
-from skillopt_sleep.model.step import StepOutcome
+from skillopt_sleep.model.session import StepOutcome
 from tests.fakes.conversations import call, edited, instructed, patched, ran, read, refused, said, talk, wrote
 
 PAGE = "<h1>Rockets</h1>\n<p>Hot.</p>\n<p>Loud.</p>"

@@ -21,9 +21,15 @@ from skillopt_sleep.model.document import (
     restore_former_description,
 )
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, apply_edits, compute_edit_id
-from skillopt_sleep.model.landing import MemoryBounds, is_procedure, land_elsewhere, move_to_memory, place_edit
 from skillopt_sleep.model.rollout import Assignment, ReplayMode
-from skillopt_sleep.model.rule_identity import list_live_rules
+from skillopt_sleep.model.rules import (
+    MemoryBounds,
+    is_procedure,
+    land_elsewhere,
+    list_live_rules,
+    move_to_memory,
+    place_edit,
+)
 from skillopt_sleep.model.task import ExactReference, TaskRecord
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.optimizer.replay import render_replay_prompt

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
-from skillopt_sleep.model.rule_identity import contradicts, count_touched, find_contradicted, is_same_rule, states_same
+from skillopt_sleep.model.rules import contradicts, count_touched, find_contradicted, is_same_rule, states_same
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 
 

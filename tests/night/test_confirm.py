@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, NotPutBack
 from skillopt_sleep.judges.moment import PLUGIN
 from skillopt_sleep.model.rollout import ReplayMode, Trajectory
-from skillopt_sleep.model.step import Step, StepKind
+from skillopt_sleep.model.session import Step, StepKind
 from skillopt_sleep.night.load_check import MOMENTS, confirm_at_moments
 from skillopt_sleep.night.report import Confirmation
 from skillopt_sleep.optimizer.replay import Manner, Models

@@ -10,8 +10,8 @@ from skillopt_sleep.gate.account import Trial
 from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
 from skillopt_sleep.model.document import BEGIN, END, Candidate, Document, DocumentKind, read_region
 from skillopt_sleep.model.edit import EditOp, EditRecord, apply_edits
-from skillopt_sleep.model.landing import MemoryBounds
 from skillopt_sleep.model.rollout import STALE, Ending, ReplayMode, ReplayResult, Shown, Trajectory
+from skillopt_sleep.model.rules import MemoryBounds
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night.load_check import check_loading
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep

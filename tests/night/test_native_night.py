@@ -9,7 +9,6 @@ import pytest
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.gate.rule import Verdict
-from skillopt_sleep.model import landing
 from skillopt_sleep.model.call import Prompt, Role
 from skillopt_sleep.model.document import DocumentKind, read_region
 from skillopt_sleep.model.rollout import Ending, ReplayMode, Shown, Trajectory
@@ -116,7 +115,7 @@ def test_change_tried_as_text_that_the_agent_never_opens(night):
 
 def test_procedure_that_the_agent_never_opens_moves_to_memory(night, monkeypatch):
     """The load check alone is repeated, with one more call; trial, proposal and headline follow the rule."""
-    monkeypatch.setattr(landing, "is_procedure", lambda text: True)
+    monkeypatch.setattr("skillopt_sleep.model.rules.is_procedure", lambda text: True)
     report, working = night(ReplayMode.TEXT, opens=False, memory=True)
     assert report.verdict is Verdict.ACCEPT
     assert len(working.done) == 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 
 from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.call import CHARACTERS_PER_TOKEN
 from skillopt_sleep.model.moment import MomentReference
-from skillopt_sleep.model.usage import CHARACTERS_PER_TOKEN
 from skillopt_sleep.reports.blocks import render_plain
 from skillopt_sleep.reports.doctor import describe_dry_run
 from skillopt_sleep.usecases.plan import plan_night

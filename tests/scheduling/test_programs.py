@@ -12,7 +12,7 @@ from skillopt_sleep.scheduling.due import Schedule, Waker
 from skillopt_sleep.scheduling.programs import SCHEDULED, build_environment, find_moved, record_programs
 from skillopt_sleep.scheduling.store import save_schedule
 from skillopt_sleep.settings import Settings
-from skillopt_sleep.usecases.failures import explain_failure
+from skillopt_sleep.usecases.announce import explain_failure
 
 
 def install(path):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillopt_sleep.model.step import StepKind, StepOutcome
+from skillopt_sleep.model.session import StepKind, StepOutcome
 from skillopt_sleep.sources.claude import ClaudeSource
 from tests.benchmarks.corpus import write_claude_corpus
 from tests.sources.test_claude import NOTE, REFUSED, SAID

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.model.step import StepKind
+from skillopt_sleep.model.session import StepKind
 from skillopt_sleep.sources import steps
 from skillopt_sleep.sources.turns import Draft
 

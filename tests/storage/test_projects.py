@@ -9,8 +9,7 @@ import time
 
 import pytest
 
-from skillopt_sleep.model.repository import normalize_remote
-from skillopt_sleep.model.session import Place
+from skillopt_sleep.model.session import Place, normalize_remote
 from skillopt_sleep.storage.projects import ProjectScope
 
 URL = "git@github.com:acme/shop.git"

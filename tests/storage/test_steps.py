@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError
-from skillopt_sleep.model.session import Feedback, PromptKind
-from skillopt_sleep.model.step import Conversation, Step, StepKind, StepOutcome, TurnSteps
+from skillopt_sleep.model.session import Conversation, Feedback, PromptKind, Step, StepKind, StepOutcome, TurnSteps
 from skillopt_sleep.storage.archive import SessionInbox
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.steps import KeptSteps, StepArchive, compress_steps, decompress_steps, drop_turns

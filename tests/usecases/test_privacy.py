@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from skillopt_sleep.usecases.doctor import examine_setup
-from skillopt_sleep.usecases.privacy import list_open_folders, secure_folders
+from skillopt_sleep.usecases.upkeep import list_open_folders, secure_folders
 from tests.fakes.home import make_person
 
 

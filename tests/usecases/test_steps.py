@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_sleep.model.ports import ReadsSteps
-from skillopt_sleep.model.step import Conversation, Step, StepKind, TurnSteps
+from skillopt_sleep.model.session import Conversation, Step, StepKind, TurnSteps
 from skillopt_sleep.safety.redaction.redactor import Redactor, redact_conversation
 from skillopt_sleep.settings import load
 from skillopt_sleep.sources.claude import ClaudeSource
 from skillopt_sleep.sources.codex import CodexSource
-from skillopt_sleep.usecases.sessions import file_sessions
-from skillopt_sleep.usecases.steps import keep_steps, load_steps
+from skillopt_sleep.usecases.sessions import file_sessions, keep_steps, load_steps
 from skillopt_sleep.usecases.workspace import Workspace
 from tests.sources.test_claude import SAID
 from tests.sources.writing import LinkedFile

@@ -1,9 +1,9 @@
 """Give the simulated agent's replies: pure rules of a world, of the text in front of it, and of luck.
 
-A night asks a model to do a task, to judge an answer, to mine sessions for tasks and to propose rules; training also
-asks it to merge and rank edits and to write guidance and notes. What the functions here know comes from the world and
-the text and nowhere else: a rule of the world is *used* only where the text states it, and *proposed* only where the
-text shows the evidence.
+A night asks a model to do a task, to judge an answer or a move at a moment, to mine sessions for tasks and to propose
+rules; training also asks it to merge and rank edits and to write guidance and notes. What the functions here know comes
+from the world and the text and nowhere else: a rule of the world is *used* only where the text states it, and
+*proposed* only where the text shows the evidence.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ _TEXT = re.compile(r"^\s+text: (?P<text>.*)$", re.MULTILINE)
 _BETWEEN = re.compile(r"\bfrom (\d+) to (\d+)\b")
 _STEP = re.compile(r"\bstep \d+:")
 _REJECTED = re.compile(r"\breject", re.IGNORECASE)
+_CASE = re.compile(r"<case\b[^<>]*>.*?</case>", re.DOTALL)
+_SHOWN_STEP = re.compile(r"^\[(\d+)\] (\$?)", re.MULTILINE)
 
 
 class Luck(Protocol):
@@ -114,20 +116,38 @@ def judge_answer(world: World, text: str, traits: Traits, luck: Luck) -> dict[st
     return _judge(world, text, answer, luck("noise") < traits.noise)
 
 
-def judge_pair(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Judge the two answers that ``text`` delimits, each as if it were alone."""
+def judge_places(
+    world: World, text: str, places: Iterable[str], traits: Traits, luck: Luck, *, at_moment: bool
+) -> dict[str, Json]:
+    """Judge what ``text`` delimits at these places, each as if it were alone.
+
+    At a moment, a move that breaks a rule is one about which the developer would have to complain again.
+    """
     verdicts: dict[str, Json] = {}
-    for place in ("first", "second"):
+    for place in places:
         answer = next((passage.words for passage in find_tagged(text, place)), "")
-        verdicts[place] = _judge(world, text, answer, luck("noise", place) < traits.noise)
+        verdict = _judge(world, text, answer, luck("noise", place) < traits.noise)
+        if at_moment:
+            verdict |= {"reached": True, "again": not verdict.pop("pass")}
+        verdicts[place] = verdict
     return verdicts
 
 
-def judge_move(world: World, text: str, place: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Judge one move at a moment: a reply that breaks a rule has to be complained about again."""
-    answer = next((passage.words for passage in find_tagged(text, place)), "")
-    verdict = _judge(world, text, answer, luck("noise", place) < traits.noise)
-    return {"reason": verdict["reason"], "reached": True, "again": not verdict["pass"], "score": verdict["score"]}
+def propose_checks(world: World, text: str) -> dict[str, Json]:
+    """Propose for each case the check of the rule that its words complain about."""
+    checks: list[Json] = []
+    for case in _CASE.finditer(text):
+        rule = next((rule for rule in world.rules if _find_complaints(rule, case[0])), None)
+        check: Mapping[str, Json] = rule.check if rule and rule.check else {"none": "no program can tell"}
+        checks.append({"case": find_owner(case[0], len(case[0]), "case"), "none": "", **check})
+    return {"checks": checks}
+
+
+def name_step(text: str) -> dict[str, Json]:
+    """Name the step that was meant: the last command that the prompt shows, or else its last step."""
+    steps = _SHOWN_STEP.findall(text)
+    commands = [number for number, prompt in steps if prompt] or [number for number, _ in steps] or ["0"]
+    return {"step": int(commands[-1]), "as_asked": False, "knowable": True}
 
 
 def _judge(world: World, text: str, answer: str, mistaken: bool) -> dict[str, Json]:  # noqa: FBT001
@@ -186,7 +206,9 @@ def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[s
             {find_owner(text, passage.start, "task", "request") for passage in evidence.get(rule, ())} - {""}
         )
         if chosen and fold(chosen) not in known:
-            edits[chosen] = _build_edit(document, chosen, owners) | _word_rule(text, chosen, number, traits, luck)
+            reason = "The person asked for it, and the answers shown do not do it."
+            edit: dict[str, Json] = {"op": "append", "document": document, "anchor": "", "reason": reason}
+            edits[chosen] = edit | {"tasks": [*owners]} | _word_rule(text, chosen, number, traits, luck)
     return {"edits": list(edits.values())}
 
 
@@ -279,18 +301,6 @@ def _swap_rule(world: World, rule: str, number: int, traits: Traits, luck: Luck)
 
 def _pick(texts: tuple[str, ...], pick: float) -> str:
     return texts[int(pick * len(texts))] if texts else ""
-
-
-def _build_edit(document: str, rule: str, owners: Iterable[str]) -> dict[str, Json]:
-    reason = "The person asked for it, and the answers shown do not do it."
-    return {
-        "op": "append",
-        "document": document,
-        "text": rule,
-        "anchor": "",
-        "reason": reason,
-        "tasks": [*owners],
-    }
 
 
 def _word_rule(text: str, rule: str, number: int, traits: Traits, luck: Luck) -> dict[str, Json]:

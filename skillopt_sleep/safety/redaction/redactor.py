@@ -15,8 +15,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.model.session import Session
-from skillopt_sleep.model.step import Conversation, Step
+from skillopt_sleep.model.session import Conversation, Session, Step
 from skillopt_sleep.safety.receivers import is_worth_hiding
 from skillopt_sleep.safety.redaction import PLACEHOLDER, Found, Kind, prose
 from skillopt_sleep.safety.redaction.arguments import COMMANDS, PIPES

@@ -1,0 +1,278 @@
+"""Compares rules with each other and with tasks, and decides which document a rule goes to.
+
+A rule that comes back in other words is still the same rule. But "always" and "never", or 80 and 100, make two rules of
+words that are otherwise the same.
+
+An agent reads memory with every request, and opens a skill when it needs it. So a short standing rule goes to memory,
+where our part is bounded in rules and in characters, and a procedure goes to a skill.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind, list_rules, read_region
+from skillopt_sleep.model.edit import (
+    AppliedEdit,
+    EditOp,
+    EditRecord,
+    EditStatus,
+    apply_edits,
+    compute_edit_id,
+    is_same_edit,
+    strip_list_mark,
+)
+from skillopt_sleep.model.moment import MomentReference
+from skillopt_sleep.model.near_duplicates import MIN_SIMILARITY, all_terms, is_same_request, similar
+from skillopt_sleep.model.task import ChecksReference, RubricReference, TaskRecord
+from skillopt_sleep.model.text import fold
+
+_APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}"
+_AFFIRMED = re.compile(
+    rf"\b(?:do not|don[{_APOSTROPHES}]?t|never|not) (?:ever )?(?:forget|fail|hesitate|neglect|omit)\b(?: to\b)?"
+)
+"""Double negations, which ask for the thing: "do not forget to"."""
+_NEGATION = re.compile(
+    r"\b(?:no|not|never|without|avoid\w*|stop|cannot|neither|nor|none|refrain|forbid\w*|instead of|rather than|dont"
+    rf"|\w+n[{_APOSTROPHES}]t|nicht|nie|niemals|kein\w*|ohne|ne|pas|jamais|sans|aucun\w*|nunca|jam\u00e1s|sin"
+    r"|ningun\w*|n\u00e3o|sem|non|mai|senza|niet|nooit|geen|zonder|inte|aldrig|ikke|aldri)\b"
+    r"|\b(?:\u043d\u0435|\u043d\u0438\u043a\u043e\u0433\u0434\u0430|\u0431\u0435\u0437|\u043d\u0435\u043b\u044c\u0437\u044f)\b"
+    r"|[不没別别未勿]|ない|ません|禁止|않|말고|마세요"
+)
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_OPPOSED_WORDS = """
+before/after add/remove more/less more/fewer enable/disable allow/forbid above/below include/exclude first/last on/off
+upper/lower with/without always/never keep/delete keep/remove start/stop tabs/spaces short/long public/private all/only
+minimum/maximum least/most single/double ascending/descending
+"""
+_OPPOSITES = tuple(frozenset(pair.split("/")) for pair in _OPPOSED_WORDS.split())
+_DIRECTIONS = {word: f"direction{number}" for number, pair in enumerate(_OPPOSITES) for word in pair}
+"""One placeholder for both words of a pair of opposites, so that rules that differ only in one compare as alike."""
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def is_same_rule(edit: EditRecord, other: EditRecord) -> bool:
+    """Whether two edits are the same rule, also in other words, in another place or in another document.
+
+    For rules written from a common task it is enough to be near-duplicates.
+    """
+    if is_same_edit(edit, other):
+        return True
+    if EditOp.DELETE in {edit.op, other.op}:
+        return False
+    if set(edit.task_ids) & set(other.task_ids) and similar(_strip(edit.text), _strip(other.text)) >= MIN_SIMILARITY:
+        return not _differs(edit.text, other.text)
+    return states_same(edit.text, other.text)
+
+
+def states_same(text: str, other: str) -> bool:
+    """Whether two rules ask for the same: near-duplicates with the same negations, numbers and directions."""
+    return _is_alike(text, other) and not _differs(text, other)
+
+
+def contradicts(text: str, other: str) -> bool:
+    """Whether two rules are near-duplicates of which one negates the other, or names another number or direction."""
+    if not _is_alike(text, other):
+        return False
+    numbers = _find_numbers(text), _find_numbers(other)
+    return _is_negated(text) != _is_negated(other) or _turns(text, other) or (all(numbers) and numbers[0] != numbers[1])
+
+
+def find_contradicted(edit: EditRecord, rules: Iterable[str]) -> str:
+    """Return the first rule that an edit contradicts, "" for none; the rule that it replaces does not count."""
+    if edit.op is EditOp.DELETE:
+        return ""
+    replaced = strip_list_mark(edit.anchor) if edit.op is EditOp.REPLACE else ""
+    others = (rule for rule in rules if strip_list_mark(rule) != replaced)
+    return next((rule for rule in others if contradicts(edit.text, rule)), "")
+
+
+def list_live_rules(candidate: Candidate) -> Iterator[tuple[DocumentKind, str]]:
+    """Yield every list item of the documents, the user's own included, with the kind of its document."""
+    for document in candidate.documents:
+        text = (document.loaded or b"").decode("utf-8", "replace")
+        yield from ((document.kind, rule) for rule in list_rules(text))
+
+
+def count_touched(rule: str, task: TaskRecord) -> int:
+    """Count the words with meaning that a rule shares with the request, context and reference of a task.
+
+    With 0, the rule cannot concern the task, as far as words tell.
+    """
+    reference = task.reference
+    wanted = ""
+    if isinstance(reference, RubricReference):
+        wanted = reference.rubric
+    elif isinstance(reference, ChecksReference):
+        wanted = " ".join(str(check.value) for check in reference.checks)
+    elif isinstance(reference, MomentReference):
+        wanted = "\n".join((*reference.words, reference.about))
+    return len(find_heavy(rule) & find_heavy(f"{task.intent}\n{task.context}\n{wanted}"))
+
+
+def _is_alike(text: str, other: str) -> bool:
+    return is_same_request(_strip(text), _strip(other))
+
+
+def _differs(text: str, other: str) -> bool:
+    if _is_negated(text) != _is_negated(other) or _turns(text, other):
+        return True
+    return _find_numbers(text) != _find_numbers(other)
+
+
+def _strip(text: str) -> str:
+    plain = _NEGATION.sub(" ", _AFFIRMED.sub(" ", fold(strip_list_mark(text))))
+    return _WORD.sub(lambda word: _DIRECTIONS.get(word[0], word[0]), plain)
+
+
+def _is_negated(text: str) -> bool:
+    return _NEGATION.search(_AFFIRMED.sub(" ", fold(strip_list_mark(text)))) is not None
+
+
+def _find_numbers(text: str) -> frozenset[str]:
+    return frozenset(_NUMBER.findall(text))
+
+
+def _turns(text: str, other: str) -> bool:
+    """Whether one rule has a word in whose place the other rule has its opposite."""
+    one, two = (frozenset(_WORD.findall(fold(words))) for words in (text, other))
+    return any(len(pair & one) == len(pair & two) == 1 and pair & one != pair & two for pair in _OPPOSITES)
+
+
+@functools.lru_cache(maxsize=4096)
+def find_heavy(text: str) -> frozenset[str]:
+    """Return the words of a text that carry meaning, without their endings."""
+    return frozenset(term for term, weight in all_terms(text).items() if weight >= 1)
+
+
+SHORT = 280
+"""Maximum characters of a short rule; a longer one counts as a procedure."""
+ADDS = (EditOp.APPEND, EditOp.INSERT_AFTER)
+_STEP_LINE = re.compile(r"^[ \t]+(?:[-*+]|\d{1,2}[.)])[ \t]|^[ \t]*(?:```|~~~)", re.MULTILINE)
+_NUMBERED_STEP = re.compile(r"(?:^|[\s(:])(\d)[.)](?=\s)")
+_SEQUENCE = re.compile(
+    r"\b(?:then|next|afterwards|after that|finally|dann|danach|anschließend|zuletzt|puis|ensuite|enfin|luego|después"
+    r"|finalmente|depois)\b",
+    re.IGNORECASE,
+)
+
+
+class MemoryBounds(Struct, frozen=True, kw_only=True):
+    """How much of a memory file our block may take."""
+
+    rules: int = 0
+    """Maximum number of rules; 0 means no bound, and every rule stays in the document it was proposed for."""
+    chars: int = 8000
+
+    def has_room(self, memory: Document, text: str, *, waiting: int = 0) -> bool:
+        """Tell whether memory has room for one more rule besides ``waiting`` rules on trial for a place in it."""
+        region = read_region(memory)
+        count = len(list_rules(region)) + waiting
+        return not self.rules or (count < self.rules and len(region) + len(text) + len("- \n") <= self.chars)
+
+
+class Landing(Struct, frozen=True, kw_only=True):
+    """Documents of an agent other than the night's, to which the night's proven rules are added too."""
+
+    documents: Candidate
+    untried: str
+    """Note for the user: which agent proved the rules, and that they were not tried with this one."""
+
+
+def is_procedure(text: str) -> bool:
+    """Tell whether a rule describes steps in order, or is too long to be read with every request."""
+    plain = text.strip()
+    if len(plain) > SHORT or _STEP_LINE.search(plain):
+        return True
+    steps = set(_NUMBERED_STEP.findall(plain))
+    return steps >= {"1", "2"} or len(_SEQUENCE.findall(plain)) > 1
+
+
+def place_edit(
+    edit: EditRecord,
+    current: Candidate,
+    *,
+    kinds: Collection[DocumentKind],
+    bounds: MemoryBounds,
+    waiting: Sequence[EditRecord] = (),
+) -> EditRecord:
+    """Return a proposed addition redirected to memory or the skill, where the agent should read it.
+
+    Edits that add nothing stay where their rule is. ``kinds`` are the documents that evolve tonight, ``waiting`` the
+    rules on trial. A short rule goes to the skill when memory is full.
+    """
+    memory = current[DocumentKind.MEMORY]
+    if not bounds.rules or edit.op not in ADDS or memory is None or not {*DocumentKind} <= set(kinds):
+        return edit
+    if current[DocumentKind.SKILL] is None:
+        return edit
+    reserved = sum(other.document is DocumentKind.MEMORY and other.op in ADDS for other in waiting)
+    fits = not is_procedure(edit.text) and bounds.has_room(memory, edit.text, waiting=reserved)
+    kind = DocumentKind.MEMORY if fits else DocumentKind.SKILL
+    if kind is edit.document:
+        return edit
+    return replace(append_to(edit, kind), id=compute_edit_id(EditOp.APPEND, kind, edit.text, ""))
+
+
+def append_to(edit: EditRecord, kind: DocumentKind) -> EditRecord:
+    """Return an edit, with its id, as an addition at the end of the document of the given kind."""
+    return replace(edit, document=kind, op=EditOp.APPEND, anchor="")
+
+
+def move_to_memory(
+    baseline: Candidate, edits: Sequence[AppliedEdit], bounds: MemoryBounds
+) -> tuple[Candidate, tuple[AppliedEdit, ...]] | None:
+    """Apply edits to the baseline, but put every rule that they add to the skill into memory instead.
+
+    Returns None when no rule moves, or when one does not fit. A rule of the live skill that an edit replaces stays
+    there: it is the user's.
+    """
+    memory = baseline[DocumentKind.MEMORY]
+    if memory is None or not bounds.rules:
+        return None
+    made, moved = baseline, []
+    for applied in edits:
+        edit = applied.edit
+        if edit.document is DocumentKind.SKILL and edit.op in ADDS:
+            edit = append_to(edit, DocumentKind.MEMORY)
+            if not bounds.has_room(made[DocumentKind.MEMORY] or memory, edit.text):
+                return None
+        document = made[edit.document]
+        changed, outcomes = (document, ()) if document is None else apply_edits(document, (edit,), cap=None)
+        if changed is None or outcomes[0].status is not EditStatus.APPLIED:
+            return None
+        made = made.with_document(changed)
+        moved.append(replace(applied, edit=outcomes[0].edit))
+    return None if [new.edit for new in moved] == [old.edit for old in edits] else (made, tuple(moved))
+
+
+def land_elsewhere(
+    documents: Candidate, edits: Sequence[AppliedEdit], bounds: MemoryBounds
+) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
+    """Apply proven edits to another agent's documents; return these documents and the edits as applied there.
+
+    Rules that these documents already state are left out, and so are deletions of rules that they do not have. An edit
+    whose anchor is missing there adds its rule at the end.
+    """
+    made, landed = documents, []
+    for applied in edits:
+        edit, memory = applied.edit, made[DocumentKind.MEMORY]
+        if edit.op is not EditOp.DELETE and any(states_same(edit.text, rule) for _, rule in list_live_rules(made)):
+            continue
+        if edit.op in ADDS and edit.document is DocumentKind.MEMORY and memory is not None:
+            edit = edit if bounds.has_room(memory, edit.text) else append_to(edit, DocumentKind.SKILL)
+        for wanted in (edit, append_to(edit, edit.document)) if edit.text else (edit,):
+            document = made[wanted.document]
+            if document is None:
+                break
+            changed, (done,) = apply_edits(document, (wanted,), cap=None)
+            if done.status is EditStatus.APPLIED:
+                made = made.with_document(changed)
+                landed.append(replace(applied, edit=done.edit))
+                break
+    return made, tuple(landed)
