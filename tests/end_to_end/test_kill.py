@@ -210,7 +210,7 @@ def test_kill_before_any_step_on_disk(tmp_path, first):
     steps, sent = unbroken.pop("steps"), unbroken.pop("sent")
     assert (unbroken["verdict"], len(sent)) == ("accept", len(set(sent)))
     assert [row.pop("step") for row in died] == list(range(first, steps + 1, EVERY))
-    assert len(died) > 5
+    assert len(died) > 3
     for row in died:
         again = row.pop("sent")
         assert sorted(set(again)) == sorted(sent)
