@@ -191,6 +191,12 @@ def walk_back(place: Place, number: int) -> int:
     return number
 
 
+def find_first_change(place: Place) -> int:
+    """Return the number of the step, or of the words that announce it, that first changed something; 0 for none."""
+    changes = (number for number, action in enumerate(place.actions) if action.kind is ActionKind.CHANGED)
+    return walk_back(place, next(changes, 0))
+
+
 def _list_commitments(place: Place) -> list[int]:
     """Return the numbers of the steps that say or change something, without words that only announce a call."""
     return [

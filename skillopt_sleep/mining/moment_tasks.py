@@ -1,4 +1,7 @@
-"""Makes tasks of moments, and of the other places in the archive where a proven check applies.
+"""Makes tasks of moments, and of the other places in the archive where a proven lesson applies.
+
+A check applies where its trigger occurs. A lesson that only the judge can tell applies where the person made the same
+request: repeated requests are places to try it, and so are turns they approved, as guards.
 
 Such a place, a sibling, is chosen by where the check applies, never by what the agent did there: nobody complained, so
 a silent violation is no proof of harm, but what a rule changes there can be counted.
@@ -13,21 +16,25 @@ from msgspec.structs import replace
 
 from skillopt_sleep.mining.actions import ActionKind, read_action
 from skillopt_sleep.mining.digest import MAX_TOKENS, CutNotFound, build_digest, find_cut
+from skillopt_sleep.mining.fault import find_first_change
 from skillopt_sleep.mining.insights import quote
 from skillopt_sleep.mining.rendering import list_changed_lines, strip_own_rules
-from skillopt_sleep.mining.talk import Place, read_talk
+from skillopt_sleep.mining.talk import Place, list_words, read_talk
 from skillopt_sleep.mining.tasks import MAX_FEEDBACK, MAX_QUOTE
 from skillopt_sleep.model.moment import Acceptance, Moment, MomentKind, MomentReference, Proof, ProofState
 from skillopt_sleep.model.move import Act, ActKind, Move
 from skillopt_sleep.model.move_check import MoveCheck, has
+from skillopt_sleep.model.near_duplicates import is_same_request
 from skillopt_sleep.model.session import Conversation, Session, Step, StepKind, StepOutcome
-from skillopt_sleep.model.task import Origin, Outcome, TaskRecord
+from skillopt_sleep.model.task import Origin, Outcome, TaskRecord, require_reference
 from skillopt_sleep.model.text import excerpt, fold, sha256
 
 MAX_MOVE = 8_000
 """Maximum characters kept of a recorded behaviour: its first and its last acts."""
 MAX_ACT = 2_000
 """Characters kept of one act."""
+TELLING = 2
+"""Minimum content words by which a request can be recognised in another session."""
 SIBLINGS = 12
 """Maximum sibling places for one lesson: as many as the wins that prove a rule which rests on one request."""
 
@@ -202,13 +209,13 @@ def _shorten(text: str) -> str:
 def find_siblings(
     lesson: TaskRecord, talks: Sequence[Talk], known: Collection[str], *, most: int = SIBLINGS
 ) -> tuple[TaskRecord, ...]:
-    """Return test places for a lesson whose check is proven: one task for each turn in which its trigger occurs.
+    """Return test places for a proven lesson: one task for each turn to which it applies.
 
-    Turns of moments are left out, and in the lesson's own session those after the person had said it. ``known`` are ids
-    of places that are kept already. Which places are taken depends on their ids alone.
+    Turns in which the person stepped in are left out, and in the lesson's own session those after they had said it.
+    ``known`` are ids of places that are kept already. Which places are taken depends on their ids alone.
     """
     reference = lesson.reference
-    if not isinstance(reference, MomentReference) or reference.check is None or not reference.may_vote:
+    if not isinstance(reference, MomentReference) or not reference.may_vote:
         return ()
     room = most - sum(name.startswith(_prefix(lesson)) for name in known)
     if room <= 0:
@@ -216,7 +223,7 @@ def find_siblings(
     found = [
         (name, talk, place, cut)
         for talk in talks
-        for place, cut in _find_places(lesson, reference.check, talk)
+        for place, cut in _find_places(lesson, reference, talk)
         if (name := _prefix(lesson) + sha256(f"{talk.session.session_id}\0{place.id}".encode())[:12]) not in known
     ]
     found.sort(key=lambda item: item[0])
@@ -227,18 +234,33 @@ def _prefix(lesson: TaskRecord) -> str:
     return f"s-{lesson.id.removeprefix('m-')}-"
 
 
-def _find_places(lesson: TaskRecord, check: MoveCheck, talk: Talk) -> Iterator[tuple[Place, int]]:
-    """Yield each turn where the check applies, with the number of the step before which it is cut."""
-    said = {name for moment in talk.moments for name in (moment.turn, *moment.words_turns)}
+def renew_proof(place: TaskRecord, lesson: TaskRecord) -> TaskRecord:
+    """Return a kept place with the proof that its lesson has tonight: a judge's ends with that judge."""
+    at, taught = require_reference(place, MomentReference), require_reference(lesson, MomentReference)
+    return replace(place, reference=replace(at, proof=_prove_place(taught)))
+
+
+def _prove_place(taught: MomentReference) -> Proof:
+    if taught.check is not None:
+        return Proof(state=ProofState.PROVEN, by="check", why="the check of another moment applies here")
+    return replace(taught.proof, why=f"the same request as at another moment; {taught.proof.why}")
+
+
+def _find_places(lesson: TaskRecord, reference: MomentReference, talk: Talk) -> Iterator[tuple[Place, int]]:
+    """Yield each turn to which a lesson applies, with the number of the step before which it is cut."""
+    stepped_in = [moment for moment in talk.moments if moment.kind is not MomentKind.APPROVED]
+    said = {name for moment in stepped_in for name in (moment.turn, *moment.words_turns)}
     is_own = any(origin.session_id == talk.session.session_id for origin in lesson.origins)
-    feedback = lesson.reference.words if isinstance(lesson.reference, MomentReference) else ()
     for place in read_talk(talk.session, talk.conversation):
-        if is_own and place.prompt in feedback:
+        if is_own and place.prompt in reference.words:
             return
         if not place.is_prompt or not place.id or place.id in said or talk.stands_alone(place.prompt):
             continue
-        if any(has(condition, read_move(place.steps)) for condition in check.trigger):
-            yield place, _find_first_act(check, place.steps)
+        if reference.check is None:
+            if len(list_words(place.typed)) >= TELLING and is_same_request(lesson.intent, place.prompt):
+                yield place, find_first_change(place)
+        elif any(has(condition, read_move(place.steps)) for condition in reference.check.trigger):
+            yield place, _find_first_act(reference.check, place.steps)
 
 
 def _find_first_act(check: MoveCheck, steps: Sequence[Step]) -> int:
@@ -265,8 +287,7 @@ def _build_sibling(lesson: TaskRecord, name: str, talk: Talk, place: Place, cut:
         step=place.steps[cut].id if cut < len(place.steps) else "",
     )
     done = render_move(read_move(place.steps[cut:]))
-    reference = lesson.reference
-    assert isinstance(reference, MomentReference)  # noqa: S101  the caller has looked
+    reference = require_reference(lesson, MomentReference)
     return TaskRecord(
         id=name,
         intent=place.prompt,
@@ -277,7 +298,7 @@ def _build_sibling(lesson: TaskRecord, name: str, talk: Talk, place: Place, cut:
             stood="",
             cut=_name_cut(place.steps[cut:]),
             branch=session.branch,
-            proof=Proof(state=ProofState.PROVEN, by="check", why="the check of another moment applies here"),
+            proof=_prove_place(reference),
         ),
         context=build_digest(session, talk.conversation, moment, max_tokens=talk.max_tokens),
         origins=(_build_origin(session, place.prompt, place.at),),

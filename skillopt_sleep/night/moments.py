@@ -9,13 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.mining.locate_step import locate_steps
-from skillopt_sleep.mining.moment_tasks import Talk, build_moment_tasks, find_siblings, list_wanted
+from skillopt_sleep.mining.moment_tasks import Talk, build_moment_tasks, find_siblings, list_wanted, renew_proof
 from skillopt_sleep.mining.moments import find_moments
 from skillopt_sleep.mining.references import Proved, prove, settle
 from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.ports import PairJudge
 from skillopt_sleep.model.session import Feedback, Place, SessionKey
-from skillopt_sleep.model.task import Split, TaskRecord, is_sibling, may_vote
+from skillopt_sleep.model.task import Split, TaskRecord, is_sibling, may_vote, require_reference
 from skillopt_sleep.model.text import fold
 from skillopt_sleep.night.plan import Kit
 from skillopt_sleep.optimizer.replay import Models
@@ -63,8 +63,14 @@ def find_moment_tasks(
     moments = [*new.values(), *(task for name, task in before.items() if name not in places and name not in new)]
     proved = _prove(moments, kit, models)
     siblings = _find_siblings(proved.tasks, talks, places, kit, alone)
+    lessons = {require_reference(task, MomentReference).moment: task for task in proved.tasks}
+    renewed = [
+        renew_proof(before[name], lessons[at.moment])
+        for name in sorted(places)
+        if (at := require_reference(before[name], MomentReference)).check is None and at.moment in lessons
+    ]
     return FoundMoments(
-        tasks=tuple(task for task in (*proved.tasks, *siblings) if before.get(task.id) != task),
+        tasks=tuple(task for task in (*proved.tasks, *siblings, *renewed) if before.get(task.id) != task),
         notes=tuple(_list_notes(proved)),
     )
 
@@ -142,7 +148,7 @@ def _find_siblings(
     alone: frozenset[tuple[str, str]],
 ) -> list[TaskRecord]:
     """Return tasks where a lesson also applies: of a new lesson in the latest sessions, of any other in tonight's."""
-    lessons = [task for task in moments if _is_checked(task)]
+    lessons = [task for task in moments if may_vote(task)]
     searched = {name.rpartition("-")[0] for name in known}
     fresh = [task for task in lessons if f"s-{task.id.removeprefix('m-')}" not in searched]
     seen = {(talk.session.source, talk.session.path) for talk in talks}
@@ -152,11 +158,6 @@ def _find_siblings(
     for lesson in lessons:
         found += find_siblings(lesson, [*talks, *(older if lesson in fresh else ())], known)
     return found
-
-
-def _is_checked(task: TaskRecord) -> bool:
-    reference = task.reference
-    return isinstance(reference, MomentReference) and reference.may_vote and reference.check is not None
 
 
 def _list_notes(proved: Proved) -> Iterable[str]:

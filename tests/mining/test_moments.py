@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from skillopt_sleep.mining.moment_tasks import Talk, build_moment_tasks, find_siblings, renew_proof
 from skillopt_sleep.mining.moments import find_moments
-from skillopt_sleep.model.moment import Acceptance, Basis, Moment, MomentKind
+from skillopt_sleep.model.moment import Acceptance, Basis, Moment, MomentKind, MomentReference, Proof, ProofState
+from skillopt_sleep.model.task import TaskRecord, may_vote, require_reference
 from tests.fakes.conversations import edited, ran, read, refused, said, stopped, talk, wrote
 
 COMMIT = ran('git commit -am "Cool the nozzle"')
@@ -381,3 +384,62 @@ def test_moments_of_any_talk(turns: list[tuple[str, str, list[object]]]) -> None
             assert moment.words
             assert moment.step in steps
             assert moment.rejected or moment.kind is MomentKind.APPROVED
+
+
+class TestPlaces:
+    """Where else a proven lesson is tried."""
+
+    def place_of(self, *turns: object) -> Talk:
+        """Another session with its moments."""
+        session, conversation = talk(*turns)
+        session = replace(session, session_id="s2", path="/sessions/s2.jsonl")
+        return Talk(session=session, conversation=conversation, moments=find_moments(session, conversation))
+
+    def lesson(self) -> TaskRecord:
+        """A lesson that only the judge "j" can tell."""
+        done = [edited("nozzle.py", "hot", "cold"), COMMIT]
+        session, conversation = talk(
+            ("release the nozzle firmware", "", done),
+            ("no, cut a branch first", "no", [BRANCH]),
+            ("thanks, push it", "ok", []),
+        )
+        (task,) = build_moment_tasks(
+            Talk(session=session, conversation=conversation, moments=find_moments(session, conversation)[:1])
+        )
+        proof = Proof(state=ProofState.PROVEN, by="judge", judge="j")
+        return replace(task, reference=replace(require_reference(task, MomentReference), proof=proof, teaches_only=""))
+
+    def test_same_request_in_another_session(self) -> None:
+        """What a judge alone can tell is tried where the person asked for the same, cut before the first change."""
+        lesson = self.lesson()
+        steps = [read("nozzle.py", "hot"), said("Releasing."), COMMIT]
+        again = self.place_of(
+            ("Release the nozzle's firmware, please.", "", steps), ("sweep the floor of the hall", "", [COMMIT])
+        )
+        (place,) = find_siblings(lesson, [again], ())
+        reference = require_reference(place, MomentReference)
+        assert (place.intent, reference.sibling, reference.stood) == (
+            "Release the nozzle's firmware, please.",
+            True,
+            "",
+        )
+        assert "read nozzle.py" in place.context
+        assert "Releasing" not in place.context
+        assert find_siblings(lesson, [again], [place.id]) == ()
+
+    def test_proof_at_a_place_ends_with_the_proof_of_its_lesson(self) -> None:
+        """Another judge has not proven anything: its places do not vote either."""
+        lesson = self.lesson()
+        (place,) = find_siblings(lesson, [self.place_of(("release the nozzle firmware", "", [COMMIT]))], ())
+        assert may_vote(place)
+        unproven = replace(
+            lesson, reference=replace(require_reference(lesson, MomentReference), proof=Proof(by="judge"))
+        )
+        assert not may_vote(renew_proof(place, unproven))
+        assert renew_proof(place, lesson) == place
+
+    def test_approved_turn_is_a_guard(self) -> None:
+        """A lesson is tried at a turn that the person approved, and not at one that they corrected."""
+        approved = self.place_of(("release the nozzle firmware", "", [COMMIT]), ("perfect, thanks", "ok", []))
+        corrected = self.place_of(("release the nozzle firmware", "", [COMMIT]), ("no, the valve", "no", [BRANCH]))
+        assert [len(find_siblings(self.lesson(), [one], ())) for one in (approved, corrected)] == [1, 0]
