@@ -139,8 +139,8 @@ def _describe_forgotten(done: Forgotten) -> list[str]:
 
 
 def _export(workspace: Workspace, path: Path) -> None:
-    from skillopt_sleep.mining.heuristic import mine_heuristic
     from skillopt_sleep.mining.task_file import encode_tasks
+    from skillopt_sleep.mining.tasks import mine_heuristic
     from skillopt_sleep.storage.files import write_atomic
     from skillopt_sleep.usecases.documents import get_target_skill_name
     from skillopt_sleep.usecases.sessions import load_waiting

@@ -15,8 +15,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BadReply, Undecided
-from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.json_schema import TEXT, describe_object
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.move import parse_move
 from skillopt_sleep.model.move_check import MoveCheck, Standing, evaluate
@@ -32,17 +32,12 @@ LONGEST = 16_000
 PLACES = ("first", "second")
 TAGS = ("stood", "request", "said", *PLACES)
 
-VERDICT: dict[str, Json] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["reason", "reached", "again", "score"],
-    "properties": {
-        "reason": {"type": "string"},
-        "reached": {"type": "boolean"},
-        "again": {"type": "boolean"},
-        "score": {"type": "number", "minimum": 0, "maximum": 1},
-    },
-}
+VERDICT = describe_object(
+    reason=TEXT,
+    reached={"type": "boolean"},
+    again={"type": "boolean"},
+    score={"type": "number", "minimum": 0, "maximum": 1},
+)
 
 
 class MoveVerdict(Struct, frozen=True, kw_only=True):
@@ -144,13 +139,7 @@ def render_moment_prompt(task: TaskRecord, moves: Sequence[str]) -> Prompt:
         words=said,
         moves="\n\n".join(shown),
     )
-    properties: dict[str, Json] = dict.fromkeys(places, VERDICT)
-    schema: dict[str, Json] = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": [*places],
-        "properties": properties,
-    }
+    schema = describe_object(**dict.fromkeys(places, VERDICT))
     return Prompt(system=system, user=user, schema=schema)
 
 

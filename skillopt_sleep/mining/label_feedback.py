@@ -19,6 +19,7 @@ from skillopt_sleep.errors import TransientBackend
 from skillopt_sleep.mining.model_miner import ask_readable
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.json_schema import TEXT, describe_list, describe_object
 from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.ports import Ask, Parallel
 from skillopt_sleep.model.replies import Refusal, escape_tags
@@ -39,24 +40,8 @@ TAGS = ("session", "person", "answer")
 
 CAUSES = {Feedback.CORRECTION: "a model reads it as a correction"}
 
-_TEXT: Json = {"type": "string"}
-_LABEL: dict[str, Json] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["prompt", "says", "quote", "about"],
-    "properties": {
-        "prompt": _TEXT,
-        "says": {"type": "string", "enum": [str(feedback) for feedback in Feedback]},
-        "quote": _TEXT,
-        "about": _TEXT,
-    },
-}
-SCHEMA: dict[str, Json] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["labels"],
-    "properties": {"labels": {"type": "array", "items": _LABEL}},
-}
+_FEEDBACK: Json = {"type": "string", "enum": [str(feedback) for feedback in Feedback]}
+SCHEMA = describe_object(labels=describe_list(describe_object(prompt=TEXT, says=_FEEDBACK, quote=TEXT, about=TEXT)))
 
 
 class OpenPrompt(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from skillopt_sleep.mining.tasks import (
 )
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.json_schema import TEXT, describe_list, describe_object
 from skillopt_sleep.model.near_duplicates import terms
 from skillopt_sleep.model.ports import Ask, Parallel
 from skillopt_sleep.model.replies import Refusal, escape_tags, extract_json, extract_only
@@ -70,25 +71,18 @@ QUOTED_CHECKS = frozenset({CheckKind.CONTAINS, CheckKind.NOT_CONTAINS, CheckKind
 """Kinds of checks for a literal text, which must be quoted from the session."""
 
 
-def _object(**properties: Json) -> dict[str, Json]:
-    return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
-
-
-def _list(items: Json) -> dict[str, Json]:
-    return {"type": "array", "items": items}
-
-
-_TEXT: Json = {"type": "string"}
-_CHECK = _object(kind={"type": "string", "enum": [str(kind) for kind in CheckKind]}, value=_TEXT, section=_TEXT)
-_REFERENCE = _object(
+_CHECK = describe_object(kind={"type": "string", "enum": [str(kind) for kind in CheckKind]}, value=TEXT, section=TEXT)
+_REFERENCE = describe_object(
     kind={"type": "string", "enum": ["rubric", "checks", "exact"]},
-    rubric=_TEXT,
-    checks=_list(_CHECK),
-    answer=_TEXT,
-    evidence=_TEXT,
+    rubric=TEXT,
+    checks=describe_list(_CHECK),
+    answer=TEXT,
+    evidence=TEXT,
 )
-_TASK = _object(session=_TEXT, words=_TEXT, intent=_TEXT, system=_TEXT, feedback=_list(_TEXT), reference=_REFERENCE)
-SCHEMA = _object(tasks=_list(_TASK))
+_TASK = describe_object(
+    session=TEXT, words=TEXT, intent=TEXT, system=TEXT, feedback=describe_list(TEXT), reference=_REFERENCE
+)
+SCHEMA = describe_object(tasks=describe_list(_TASK))
 
 
 class Batch(Struct, frozen=True, kw_only=True):

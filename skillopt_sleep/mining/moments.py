@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from skillopt_sleep.mining import doubts
 from skillopt_sleep.mining.fault import WINDOW, Fault, find_batch, find_fault, locate_call
 from skillopt_sleep.mining.rendering import BEHAVIOUR, render_behaviour
 from skillopt_sleep.mining.talk import (
+    Link,
     Place,
+    find_doubt,
     find_repetition,
     has_phrase,
     is_continuation,
@@ -269,7 +270,7 @@ def _fill(
     answer = _list_answer(places, last) if last is not None else []
     stood = render_behaviour([step for place in answer for step in place.steps], BEHAVIOUR)
     links = [
-        doubts.Link(place=places[link.place], offence=link.fault.offence if link.fault else 0, said=places[link.said])
+        Link(place=places[link.place], offence=link.fault.offence if link.fault else 0, said=places[link.said])
         for link in candidate.chain
         if link.said is not None
     ]
@@ -279,7 +280,7 @@ def _fill(
         rejected=behaviour,
         stood=stood,
         acceptance=_read_acceptance(places, answer, rejected) if stood else Acceptance.NONE,
-        teaches_only=doubts.find_doubt(places, links, number, answer),
+        teaches_only=find_doubt(places, links, number, answer),
     )
 
 

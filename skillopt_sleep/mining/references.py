@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from math import comb
 from typing import Protocol
 
 import msgspec
@@ -17,11 +18,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BadReply, TransientBackend, Undecided
-from skillopt_sleep.mining.calibration import LOOKS, Calibration, calibrate
 from skillopt_sleep.mining.model_miner import ask_readable
 from skillopt_sleep.mining.rendering import cut_text
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt, Reply
+from skillopt_sleep.model.json_schema import TEXT, describe_list, describe_object
 from skillopt_sleep.model.moment import MomentReference, Proof, ProofState
 from skillopt_sleep.model.move import Act, ActKind, Move, parse_move
 from skillopt_sleep.model.move_check import (
@@ -40,6 +41,59 @@ from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import TaskRecord, require_reference
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.prompts import render
+
+LUCKY = 0.25
+"""Upper bound of the probability that a guessing judge separates a pair: it must call one behaviour bad and the other
+good, and p(1 - p) is at most a quarter, whether it draws once for each behaviour or anew for each question."""
+LOOKS = (5, 9, 14, 24)
+"""Numbers of recorded pairs after which a judge is tested; one that has passed stays calibrated."""
+CHANCE = 0.01
+"""Upper bound of the probability that a guessing judge passes, over all looks together."""
+
+
+class Calibration(Struct, frozen=True, kw_only=True):
+    """How a judge did on the recorded pairs of this archive."""
+
+    pairs: int = 0
+    separated: int = 0
+    passed: bool = False
+
+    @property
+    def in_words(self) -> str:
+        """The state of the calibration as a clause for the report."""
+        if self.passed:
+            return f"the judge told {self.separated} of {self.pairs} recorded pairs apart, which is more than chance"
+        ahead = [(size, count_needed(size) - self.separated) for size in LOOKS if size > self.pairs]
+        coming = next((size for size, wanted in ahead if wanted <= size - self.pairs), 0)
+        needed = f"; it must tell {count_needed(coming)} of {coming}" if coming else ""
+        return f"the judge told {self.separated} of {self.pairs} recorded pairs apart{needed}"
+
+
+def count_needed(pairs: int) -> int:
+    """Return how many of ``pairs`` recorded pairs a judge must separate to pass at one look.
+
+    The smallest number that a judge which separates each with probability ``LUCKY`` reaches in at most
+    ``CHANCE / len(LOOKS)`` of all cases (binomial tail): 5 of 5, 7 of 9, 9 of 14, 13 of 24. With Bonferroni's bound it
+    passes at any look in at most one of a hundred.
+    """
+    tail, needed = 0.0, pairs + 1
+    while needed:
+        tail += comb(pairs, needed - 1) * LUCKY ** (needed - 1) * (1 - LUCKY) ** (pairs - needed + 1)
+        if tail > CHANCE / len(LOOKS):
+            return needed
+        needed -= 1
+    return needed
+
+
+def calibrate(separated: Sequence[bool]) -> Calibration:
+    """Tell whether a judge is calibrated, from its recorded pairs in the order they were judged."""
+    passed = any(
+        len(separated) >= size and sum(separated[:size]) >= count_needed(size) for size in LOOKS
+    )  # fmt: skip
+    return Calibration(pairs=len(separated), separated=sum(separated), passed=passed)
+
+
+# --- references -------------------------------------------------------------------------------------------------------
 
 BATCH = 4
 """Cases in one prompt: so few that each gets thought."""
@@ -179,33 +233,24 @@ def _settle(
 # --- checks ---------------------------------------------------------------------------------------------------------
 
 
-def _object(**properties: Json) -> dict[str, Json]:
-    return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
-
-
-def _list(items: Json) -> dict[str, Json]:
-    return {"type": "array", "items": items}
-
-
-_TEXT: Json = {"type": "string"}
 _CONDITION: dict[str, Json] = {
     "feature": {"type": "string", "enum": [str(feature) for feature in Feature]},
-    "pattern": _TEXT,
-    "path": _TEXT,
+    "pattern": TEXT,
+    "path": TEXT,
 }
 _MARKED: dict[str, Json] = {
     **_CONDITION,
     "order": {"type": "string", "enum": [str(order) for order in Order]},
-    "mark": _object(**_CONDITION),
+    "mark": describe_object(**_CONDITION),
 }
-SCHEMA = _object(
-    checks=_list(
-        _object(
-            case=_TEXT,
-            none=_TEXT,
-            trigger=_list(_object(**_CONDITION)),
-            required=_list(_object(**_MARKED)),
-            forbidden=_list(_object(**_CONDITION)),
+SCHEMA = describe_object(
+    checks=describe_list(
+        describe_object(
+            case=TEXT,
+            none=TEXT,
+            trigger=describe_list(describe_object(**_CONDITION)),
+            required=describe_list(describe_object(**_MARKED)),
+            forbidden=describe_list(describe_object(**_CONDITION)),
         )
     )
 )
@@ -359,9 +404,7 @@ def _judge_pair(pair: tuple[str, TaskRecord], *, store: ProofStore, judge: PairJ
                 turned_down, kept = judge.score_pair(task, bad, good, ask)
         except Undecided:
             separates = False
-        except BadReply as error:
-            return f"{error}"
-        except TransientBackend as error:
+        except (BadReply, TransientBackend) as error:
             return f"{type(error).__name__}: {error}"
         else:
             separates &= not turned_down.hard and bool(kept.hard)

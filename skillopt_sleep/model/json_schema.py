@@ -1,4 +1,4 @@
-"""Validates JSON values against the subset of JSON Schema that checks may use.
+"""Writes the schemas that replies are asked in, and validates JSON values against what checks may use of JSON Schema.
 
 A validator that ignores unknown keywords accepts wrong answers, so a schema with one is refused when it is read.
 """
@@ -17,6 +17,18 @@ DEPTH = 32
 """Levels of nesting a schema may have."""
 
 Schema = dict[str, Json]
+
+TEXT: Json = {"type": "string"}
+
+
+def describe_object(**properties: Json) -> Schema:
+    """Return the schema of an object that has these properties and no others."""
+    return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
+
+
+def describe_list(items: Json) -> Schema:
+    """Return the schema of a list."""
+    return {"type": "array", "items": items}
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.gate.rule import GO_ON_AT, MOST_LOSSES, PAIRS_A_NIGHT, PAUSE_AT, GateMode, next_pairs
-from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.label_feedback import split_open
 from skillopt_sleep.mining.model_miner import split_batches
 from skillopt_sleep.mining.references import BATCH
-from skillopt_sleep.mining.tasks import group_given_tasks
+from skillopt_sleep.mining.tasks import group_given_tasks, mine_heuristic
 from skillopt_sleep.model.call import Expected, find_range
 from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.rules import find_heavy, list_live_rules

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.mining.locate_step import locate_steps
+from skillopt_sleep.mining.fault import locate_steps
 from skillopt_sleep.mining.moment_tasks import Talk, build_moment_tasks, find_siblings, list_wanted, renew_proof
 from skillopt_sleep.mining.moments import find_moments
 from skillopt_sleep.mining.references import Proved, prove, settle

@@ -20,9 +20,8 @@ from msgspec import Raw, Struct
 
 from skillopt_sleep.model.session import Conversation, Session, StepKind, StepOutcome
 from skillopt_sleep.sources import claude_records as records
-from skillopt_sleep.sources import steps
-from skillopt_sleep.sources.steps import StepDraft
-from skillopt_sleep.sources.turns import Draft, TurnLog
+from skillopt_sleep.sources import turns as steps
+from skillopt_sleep.sources.turns import Draft, StepDraft, TurnLog
 
 FILE_TOOLS = frozenset({"Edit", "ExitPlanMode", "MultiEdit", "NotebookEdit", "Read", "Write"})
 """Tools that read or write a file or a plan, of which more is kept."""

@@ -15,9 +15,8 @@ from msgspec import Raw, Struct
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.session import Conversation, Session, StepKind, StepOutcome
 from skillopt_sleep.sources import codex_records as records
-from skillopt_sleep.sources import steps
-from skillopt_sleep.sources.steps import StepDraft
-from skillopt_sleep.sources.turns import Draft, TurnLog
+from skillopt_sleep.sources import turns as steps
+from skillopt_sleep.sources.turns import Draft, StepDraft, TurnLog
 
 WEB_SEARCH = "web_search_call"
 CALLS = frozenset({"custom_tool_call", "function_call", "local_shell_call", "tool_search_call", WEB_SEARCH})

@@ -1,16 +1,22 @@
 """Groups what happened in a session into turns: a prompt, and what the agent did until the next one.
 
 Every agent writes its own records, but a conversation has the same shape in all of them. A transcript reader tells
-this log what happened, in order.
+this log what happened, in order. Steps are bounded while they are collected: a text keeps its head and its tail, cut
+between words, because the secrets in it are looked for afterwards, and half of one would be found no more.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
-from msgspec import structs
+import msgspec
+from msgspec import Raw, structs
 
-from skillopt_sleep.model.session import Command, PromptKind, Turn
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.session import Command, PromptKind, Step, StepKind, StepOutcome, Turn, TurnSteps
 from skillopt_sleep.sources.feedback import Before, label_feedback
 
 
@@ -149,3 +155,178 @@ class TurnLog:
                 turns.append(draft.build(before))
             before = draft.show(before)
         return tuple(turns)
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+WORDS = 4_000
+"""Maximum characters kept of one text of the agent: nine in ten answers are shorter."""
+BODY = 8_000
+"""Maximum characters kept of the body of a command or skill: it holds the rules that the agent was to follow."""
+ARGUMENTS = 2_000
+"""Maximum characters kept of a call's arguments: a long shell script."""
+RESULT = 1_500
+"""Maximum characters kept of a result: its head and tail, where output says what went wrong."""
+FILE = 6_000
+"""Maximum characters kept where a file is read or written: a moment shows the file about to be edited."""
+STEPS_PER_TURN = 400
+"""Steps kept of one turn: the first ``FIRST_STEPS`` and the last ones. The longest way from a request to what was
+rejected in it had 103 steps."""
+FIRST_STEPS = 100
+STEPS_PER_SESSION = 5_000
+"""Steps kept of one session; the oldest turns lose theirs first."""
+MOST_ITEMS = 40
+"""Items kept of a list in a call's arguments."""
+
+_SEARCHED = 400
+"""Characters on the kept side of a cut that are searched for a line end to cut at instead."""
+_KEY_END = re.compile(r"-{1,5} ?END [A-Z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|MESSAGE) ?-{1,5}")
+_KEY_BEGIN = re.compile(r"-{1,5} ?BEGIN ")
+_BREAKS = frozenset(" \t\r\n\"'`,;(){}[]<>")
+_READS_FILE = re.compile(r"\s*(?:bat|cat|Get-Content|head|less|nl|sed|tail|type)\s")
+
+
+@dataclass(slots=True)
+class StepDraft:
+    """A step under construction; a call is completed by its result."""
+
+    id: str
+    kind: StepKind
+    text: str = ""
+    tool: str = ""
+    result: str = ""
+    outcome: StepOutcome = StepOutcome.UNKNOWN
+    words: str = ""
+    at: str = ""
+    is_file: bool = False
+    """Whether the call reads or writes a file."""
+
+    def build(self) -> Step:
+        """Return the finished step."""
+        return Step(
+            id=self.id,
+            kind=self.kind,
+            text=self.text,
+            tool=self.tool,
+            result=self.result,
+            outcome=self.outcome,
+            words=self.words,
+            at=self.at,
+        )
+
+
+@dataclass(slots=True)
+class _TurnDraft:
+    """The steps of one turn under construction."""
+
+    draft: Draft | None = None
+    steps: list[StepDraft] = field(default_factory=list)
+
+
+def group_steps(entries: Iterable[Draft | StepDraft]) -> tuple[TurnSteps, ...]:
+    """Return the turns of a conversation, from its prompts and steps in order.
+
+    Words that a person typed within a turn, such as an answer to the agent's question, begin no turn of their own:
+    they are in the result of the call that asked. Work that no person's words started is a turn without an id.
+    """
+    turns = [_TurnDraft()]
+    for entry in entries:
+        if isinstance(entry, StepDraft):
+            turns[-1].steps.append(entry)
+        elif entry.kind is not PromptKind.ANSWER:
+            turns.append(_TurnDraft(entry))
+    left = STEPS_PER_SESSION
+    built: list[TurnSteps] = []
+    for turn in reversed(turns):
+        steps = _bound_steps(turn.steps)[-left:] if left else []
+        left -= len(steps)
+        draft = turn.draft or Draft()
+        if draft.prompt or steps:
+            built.append(
+                TurnSteps(
+                    turn=draft.id if draft.prompt else "",
+                    prompt=draft.prompt,
+                    interrupted=draft.stopped,
+                    steps=tuple(step.build() for step in steps),
+                )
+            )
+    return tuple(reversed(built))
+
+
+def _bound_steps(steps: Sequence[StepDraft]) -> Sequence[StepDraft]:
+    if len(steps) <= STEPS_PER_TURN:
+        return steps
+    return [*steps[:FIRST_STEPS], *steps[FIRST_STEPS - STEPS_PER_TURN :]]
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return a text of about ``limit`` characters: two thirds of them its head, the rest its tail.
+
+    It is cut between words, and never within a word or an armoured key: what is left holds a secret whole or not at
+    all. The note in the middle says how many characters are left out.
+    """
+    text = text.strip("\n")
+    if len(text) <= limit:
+        return text
+    head = _cut_head(text[: limit * 2 // 3])
+    tail = _cut_tail(text[len(text) - limit // 3 :])
+    return f"{head}\n[... {len(text) - len(head) - len(tail):,} characters left out ...]\n{tail}"
+
+
+def _cut_head(head: str) -> str:
+    """Drop the last line of a head, or its last word where that line is long."""
+    line = head.rfind("\n", max(0, len(head) - _SEARCHED))
+    if line >= 0:
+        return head[:line]
+    last = next((at for at in range(len(head) - 1, -1, -1) if head[at] in _BREAKS), -1)
+    return head[: last + 1]
+
+
+def _cut_tail(tail: str) -> str:
+    """Drop the first line of a tail, or its first word where that line is long; then what is left of a key."""
+    line = tail.find("\n", 0, _SEARCHED)
+    if line < 0:
+        line = next((at for at, sign in enumerate(tail) if sign in _BREAKS), len(tail))
+    tail = tail[line + 1 :]
+    end = _KEY_END.search(tail)
+    if end and not _KEY_BEGIN.search(tail, 0, end.start()):
+        tail = tail[end.end() :]
+    return tail
+
+
+def decode_arguments(raw: Raw | str) -> Json:
+    """Return the arguments of a call; a text that is no JSON stays a text."""
+    try:
+        return cast("Json", msgspec.json.decode(raw))
+    except (msgspec.DecodeError, RecursionError):
+        return raw if isinstance(raw, str) else {}
+
+
+def shorten_arguments(arguments: Json, limit: int) -> str:
+    """Return a call's arguments as a JSON object of about ``limit`` characters, long values shortened one by one."""
+    given: Json = arguments if isinstance(arguments, dict) else {"input": arguments}
+    text = msgspec.json.encode(given).decode()
+    if len(text) <= limit:
+        return text
+    whole, share = text, limit
+    while len(text) > limit * 5 // 4 and share >= limit // 16:
+        text = msgspec.json.encode(_shorten_values(given, share)).decode()
+        share //= 2
+    if len(text) > limit * 5 // 4:
+        text = msgspec.json.encode({"arguments": shorten(whole, limit)}).decode()
+    return text
+
+
+def _shorten_values(value: Json, limit: int) -> Json:
+    if isinstance(value, str):
+        return shorten(value, limit)
+    if isinstance(value, dict):
+        return {name: _shorten_values(inner, limit) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_shorten_values(inner, limit) for inner in value[:MOST_ITEMS]]
+    return value
+
+
+def reads_file(command: str) -> bool:
+    """Tell whether a shell command prints a file."""
+    return _READS_FILE.match(command) is not None

@@ -85,8 +85,8 @@ def count_waiting(workspace: Workspace) -> int:
 
 def collect_insights(workspace: Workspace) -> Insights:
     """Return what the sessions show without a model: requests and corrections that recur. Writes nothing."""
-    from skillopt_sleep.mining.heuristic import mine_heuristic
     from skillopt_sleep.mining.insights import find_insights
+    from skillopt_sleep.mining.tasks import mine_heuristic
 
     workspace = workspace.make_dry_run()
     file_sessions(workspace)

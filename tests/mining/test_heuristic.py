@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from skillopt_sleep.mining.heuristic import mine_heuristic
+from skillopt_sleep.mining.tasks import mine_heuristic
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.task import ExactReference, Outcome, RubricReference, TaskRecord
 from tests.fakes.sessions import session, turn

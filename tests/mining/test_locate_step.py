@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from skillopt_sleep.errors import Overloaded
-from skillopt_sleep.mining.locate_step import locate_steps
+from skillopt_sleep.mining.fault import locate_steps
 from skillopt_sleep.mining.model_miner import TRIES
 from skillopt_sleep.mining.moments import find_moments
 from skillopt_sleep.model.moment import Basis, Moment

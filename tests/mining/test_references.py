@@ -14,8 +14,16 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import Overloaded
 from skillopt_sleep.judges.moment import PLACES, PLUGIN
-from skillopt_sleep.mining.calibration import CHANCE, LOOKS, calibrate, count_needed
-from skillopt_sleep.mining.references import JudgedPair, KeptProof, Proved, prove
+from skillopt_sleep.mining.references import (
+    CHANCE,
+    LOOKS,
+    JudgedPair,
+    KeptProof,
+    Proved,
+    calibrate,
+    count_needed,
+    prove,
+)
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.task import TaskRecord

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.model.session import StepKind
-from skillopt_sleep.sources import steps
+from skillopt_sleep.sources import turns as steps
 from skillopt_sleep.sources.turns import Draft
 
 

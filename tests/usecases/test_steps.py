@@ -153,7 +153,7 @@ def test_no_secret_is_kept(workspace, home):
 )
 def test_secret_at_a_cut_is_whole_or_absent(before, after, line):
     """Wherever a long result is cut, no part of a token in it stays."""
-    from skillopt_sleep.sources.steps import RESULT, shorten
+    from skillopt_sleep.sources.turns import RESULT, shorten
 
     text = line * (before // len(line)) + f"token: {CANARY}\n" + line * (after // len(line))
     step = Step(id="1", kind=StepKind.CALL, result=shorten(text, RESULT))
@@ -169,7 +169,7 @@ def test_secret_at_a_cut_is_whole_or_absent(before, after, line):
 )
 def test_arguments_without_their_secrets_are_still_json(before, after, name):
     """Taking a secret out of a call's arguments leaves them readable."""
-    from skillopt_sleep.sources.steps import shorten_arguments
+    from skillopt_sleep.sources.turns import shorten_arguments
 
     text = shorten_arguments({"command": f"{before} {name}={CANARY} {after}", "content": f"{name}: {CANARY}\n"}, 2000)
     step = Step(id="1", kind=StepKind.CALL, text=text)
