@@ -24,15 +24,14 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt, Reply
 from skillopt_sleep.model.json_schema import TEXT, describe_list, describe_object
 from skillopt_sleep.model.moment import MomentReference, Proof, ProofState
-from skillopt_sleep.model.move import Act, ActKind, Move, parse_move
+from skillopt_sleep.model.move import parse_move
 from skillopt_sleep.model.move_check import (
     Condition,
     Feature,
     MoveCheck,
     Order,
     Requirement,
-    Standing,
-    evaluate,
+    explain_inseparable,
     find_flaw,
 )
 from skillopt_sleep.model.ports import Ask, PairJudge, Parallel
@@ -100,14 +99,6 @@ BATCH = 4
 MAX_SHOWN = 5_000
 """Characters shown of one behaviour: its head and its tail."""
 TAGS = ("case", "asked", "rejected", "said", "stood")
-
-UNRELATED = (
-    Move(),
-    Move(acts=(Act(kind=ActKind.SAYS, text="I will look into it and report back."),)),
-    Move(acts=(Act(kind=ActKind.RUNS, text="ls -la"),)),
-    Move(acts=(Act(kind=ActKind.EDITS, path="misc/unrelated.txt", text="An unrelated line."),)),
-)
-"""Moves that heed no lesson: doing nothing, a promise, a look around, an unrelated edit."""
 
 
 class KeptProof(Struct, frozen=True, kw_only=True):
@@ -329,18 +320,6 @@ def _read_check(proposal: _Proposal) -> MoveCheck:
         required=tuple(required),
         forbidden=tuple(msgspec.convert(raw, Condition) for raw in proposal.forbidden),
     )
-
-
-def explain_inseparable(check: MoveCheck, rejected: Move, stood: Move) -> str:
-    """Return why a check proves nothing; "" when it separates the two and no idle move satisfies it."""
-    bad, good = evaluate(check, rejected), evaluate(check, stood)
-    if bad.standing is not Standing.BREAKS:
-        return f"the check does not fail what was rejected ({bad.standing}: {bad.why})"
-    if good.standing is not Standing.HEEDS:
-        return f"the check does not pass what stood ({good.standing}: {good.why})"
-    if any(evaluate(check, move).standing is Standing.HEEDS for move in UNRELATED):
-        return "the check passes a move that does nothing of the kind"
-    return ""
 
 
 # --- the judge ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from skillopt_sleep.model.json_schema import PATTERN_SECONDS
-from skillopt_sleep.model.move import ActKind, Move
+from skillopt_sleep.model.move import Act, ActKind, Move
 
 MAX_PATTERN = 300
 """Maximum characters of a pattern."""
@@ -209,3 +209,24 @@ _VERBS = {
     Feature.ADDS: "adds lines with",
     Feature.SAYS: "says",
 }
+
+
+UNRELATED = (
+    Move(),
+    Move(acts=(Act(kind=ActKind.SAYS, text="I will look into it and report back."),)),
+    Move(acts=(Act(kind=ActKind.RUNS, text="ls -la"),)),
+    Move(acts=(Act(kind=ActKind.EDITS, path="misc/unrelated.txt", text="An unrelated line."),)),
+)
+"""Moves that heed no lesson: doing nothing, a promise, a look around, an unrelated edit."""
+
+
+def explain_inseparable(check: MoveCheck, rejected: Move, stood: Move) -> str:
+    """Return why a check proves nothing; "" when it separates the two and no idle move satisfies it."""
+    bad, good = evaluate(check, rejected), evaluate(check, stood)
+    if bad.standing is not Standing.BREAKS:
+        return f"the check does not fail what was rejected ({bad.standing}: {bad.why})"
+    if good.standing is not Standing.HEEDS:
+        return f"the check does not pass what stood ({good.standing}: {good.why})"
+    if any(evaluate(check, move).standing is Standing.HEEDS for move in UNRELATED):
+        return "the check passes a move that does nothing of the kind"
+    return ""
