@@ -26,12 +26,16 @@ from skillopt_sleep.backends.simulation.replies import (
     do_task,
     judge_answer,
     judge_places,
-    merge_edits,
     mine_sessions,
     name_step,
     propose_checks,
     propose_edits,
+)
+from skillopt_sleep.backends.simulation.training import (
+    merge_edits,
     rank_edits,
+    rewrite_document,
+    shorten_lapses,
     write_guidance,
     write_notes,
 )
@@ -106,7 +110,7 @@ class _Line:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedBackend:
-    """A simulated model; the fields from ``skill`` to ``span`` are its ``Traits``.
+    """A simulated model; the fields from ``skill`` to ``emphasis`` are its ``Traits``.
 
     Raises ``SettingsError`` or ``UsageError`` for options it cannot use.
     """
@@ -125,6 +129,8 @@ class SimulatedBackend:
     reword: float = 0.0
     crowding: float = 0.0
     span: int = 8
+    lossy: float = 0.0
+    emphasis: float = 0.0
     latency: float = 0.0
     """Seconds that each call takes."""
     faults: Faults = dataclasses.field(default_factory=Faults)
@@ -226,6 +232,8 @@ class SimulatedBackend:
         places = [place for place in ("first", "second") if place in asked]
         replies: Mapping[str, Callable[[], dict[str, Json]]] = {
             "edits": lambda: propose_edits(world, text, traits, luck),
+            "skill": lambda: rewrite_document(world, text, traits, luck),
+            "lapses": lambda: {"lapses": shorten_lapses(text)},
             "labels": lambda: {"labels": []},  # its persons say plainly what they mean
             "tasks": lambda: mine_sessions(world, text),
             "score": lambda: judge_answer(world, text, traits, luck),

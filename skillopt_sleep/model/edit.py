@@ -46,7 +46,7 @@ Member = TypeVar("Member", bound=enum.StrEnum)
 _LIST_MARK = re.compile(r"\A(?:[-*+•](?:\s+|\Z))+")
 _NUMBER = re.compile(r"\A\d{1,9}[.)][ \t]+")
 _LINE_END = re.compile(r"\r\n?|\n")
-_OWN_MARKER = re.compile(r"skillopt-sleep\s*:\s*(?:begin|end|guidance)", re.IGNORECASE)
+_OWN_MARKER = re.compile(r"skillopt-sleep\s*:\s*(?:begin|end|guidance|appendix)", re.IGNORECASE)
 _FRONTMATTER_FENCE = re.compile(r"^[ \t]*(?:[-*+•][ \t]+)?---+[ \t]*$", re.MULTILINE)
 
 

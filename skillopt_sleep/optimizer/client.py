@@ -42,6 +42,8 @@ TAGS = (
     "why-it-failed",
     "notes",
     "guidance",
+    "appendix",
+    "candidate",
     "edits",
     "history",
     "before",

@@ -7,23 +7,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.document import Candidate, DocumentKind, read_region
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, parse_edits
 from skillopt_sleep.model.replies import Refusal, extract_json
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, combine, summarize_rollouts
 from skillopt_sleep.model.task import TaskRecord
+from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal
 from skillopt_sleep.optimizer.client import Optimizer, quote
 from skillopt_sleep.optimizer.replay import Models
+from skillopt_sleep.prompts import render
+from skillopt_sleep.safety.guard import guard
 
 MOST_CONTRASTS = 6
 """Tasks with the widest spread that are shown side by side, as in the reference implementation."""
 MOST_FAILURES = 24
 """Failed tasks shown in one prompt."""
+
+LAPSE_CAP = 300
+"""Maximum characters of one reminder."""
 
 SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -50,6 +59,15 @@ SCHEMA: dict[str, Json] = {
 }
 
 
+LAPSES_FROM = {"both": frozenset(Learnt), "failure_only": frozenset({Learnt.FAILURE})}
+"""By ``skill_aware_appendix_source``, the kinds of attempts in which analysts look for rules that were not kept to."""
+LAPSES: Json = {"type": "array", "items": {"type": "string"}}
+SCHEMA_WITH_LAPSES: dict[str, Json] = SCHEMA | {
+    "required": ["edits", "lapses"],
+    "properties": {**cast("dict[str, Json]", SCHEMA["properties"]), "lapses": LAPSES},
+}
+
+
 class Lesson(Struct, frozen=True, kw_only=True):
     """What an analyst is told besides the trajectories."""
 
@@ -64,6 +82,8 @@ class Lesson(Struct, frozen=True, kw_only=True):
     """Weight of the soft score under the mixed metric, from 0 to 1."""
     notes: str = ""
     """The optimizer's own notes from earlier epochs; only training shows them."""
+    lapses_from: frozenset[Learnt] = frozenset()
+    """Skill-aware reflection: the kinds of attempts in which analysts also look for rules that were not kept to."""
 
 
 class Minibatch(Struct, frozen=True, kw_only=True):
@@ -88,6 +108,8 @@ class Analysis(Struct, frozen=True, kw_only=True):
     """Why there are no edits; "" when there are."""
     lost: bool = False
     """Whether transport lost the reply."""
+    lapses: tuple[str, ...] = ()
+    """Reminders of rules that the document states and the agent did not keep to."""
 
 
 def analyse(
@@ -107,24 +129,17 @@ def analyse(
     """
 
     def ask(minibatch: Minibatch) -> Analysis:
-        fields = {
-            "kind": str(kind),
-            "edit_budget": str(lesson.edit_budget),
-            "document": document.strip() or "(empty)",
-            "rejected": "\n".join(f"- {describe_edit(edit)} ({edit.why})" for edit in lesson.rejected) or "(none)",
-            "cases": "\n\n".join(minibatch.cases),
-        }
-        if minibatch.template.startswith("analyst_"):
-            fields["notes"] = lesson.notes.strip() or "(none yet)"
-        else:
-            fields["preferences"] = lesson.preferences.strip() or "(none stated)"
-        answer = optimizer.answer(optimizer.prompt(minibatch.template, SCHEMA, **fields), phase=phase)
+        prompt = _make_prompt(minibatch, kind, document, optimizer, lesson)
+        answer = optimizer.answer(prompt, phase=phase)
         empty = EditPatch(learnt=minibatch.learnt, cases=len(minibatch.cases))
         if answer.error:
             what = "was lost" if answer.lost else "cannot be read"
             return Analysis(patch=empty, nothing=f"the reflection {what}: {answer.error}", lost=answer.lost)
         try:
-            edits, refused = parse_edits(_patch(extract_json(answer.text)), known_tasks=known_tasks, document=kind)
+            reply = _patch(extract_json(answer.text))
+            given = reply.get("lapses") if isinstance(reply, dict) and lesson.lapses_from else None
+            lapses, unusable = read_lapses(given)
+            edits, refused = parse_edits(reply, known_tasks=known_tasks, document=kind)
         except ValueError as error:
             return Analysis(patch=empty, raw=(answer.text,), nothing=f"the reflection cannot be read: {error}")
         patch = EditPatch(
@@ -133,11 +148,59 @@ def analyse(
             learnt=minibatch.learnt,
             cases=len(minibatch.cases),
         )
-        nothing = "" if edits else "the optimizer proposed no edit"
-        over = refuse_over_budget(edits[lesson.edit_budget :], lesson.edit_budget)
-        return Analysis(patch=patch, raw=(answer.text,), refused=(*refused, *over), nothing=nothing)
+        return Analysis(
+            patch=patch,
+            raw=(answer.text,),
+            refused=(*refused, *unusable, *refuse_over_budget(edits[lesson.edit_budget :], lesson.edit_budget)),
+            nothing="" if edits else "the optimizer proposed no edit",
+            lapses=lapses,
+        )
 
     return tuple(optimizer.parallel(ask, minibatches))
+
+
+def describe_context(lesson: Lesson) -> dict[str, str]:
+    """Return what an analyst in training is told besides document and cases, by the fields of its prompt."""
+    return {"notes": lesson.notes.strip() or "(none yet)", "rejected": _list_rejected(lesson)}
+
+
+def _list_rejected(lesson: Lesson) -> str:
+    return "\n".join(f"- {describe_edit(edit)} ({edit.why})" for edit in lesson.rejected) or "(none)"
+
+
+def _make_prompt(
+    minibatch: Minibatch, kind: DocumentKind, document: str, optimizer: Optimizer, lesson: Lesson
+) -> Prompt:
+    """Return the prompt of one analyst, which also asks for lapses where the lesson says so."""
+    fields = {
+        "kind": str(kind),
+        "edit_budget": str(lesson.edit_budget),
+        "document": document.strip() or "(empty)",
+        "cases": "\n\n".join(minibatch.cases),
+    }
+    if minibatch.template.startswith("analyst_"):
+        fields |= describe_context(lesson)
+    else:
+        fields |= {"preferences": lesson.preferences.strip() or "(none stated)", "rejected": _list_rejected(lesson)}
+    prompt = optimizer.prompt(minibatch.template, SCHEMA, **fields)
+    if minibatch.learnt not in lesson.lapses_from:
+        return prompt
+    addition = optimizer.wording.get("lapses", render("lapses")[0])
+    return replace(prompt, system=f"{prompt.system}\n\n{addition}", schema=SCHEMA_WITH_LAPSES)
+
+
+def read_lapses(found: object) -> tuple[tuple[str, ...], tuple[Refusal, ...]]:
+    """Return the reminders of a list in a reply, each on one line, and those that cannot be used."""
+    lapses, refused = [], []
+    for number, lapse in enumerate(found if isinstance(found, list) else (), start=1):
+        line = " ".join(lapse.split()) if isinstance(lapse, str) else ""
+        why = guard(line) if line else "it is no text"
+        why = why or (f"it is longer than {LAPSE_CAP} characters" if len(line) > LAPSE_CAP else None)
+        if why is None:
+            lapses.append(line)
+        else:
+            refused.append(Refusal(subject=f"lapse {number}", words=excerpt(str(lapse), 120), why=why))
+    return tuple(lapses), tuple(refused)
 
 
 def refuse_over_budget(edits: Sequence[EditRecord], edit_budget: int) -> tuple[Refusal, ...]:

@@ -298,8 +298,9 @@ class AskClient:
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
         """Ask with an unchanged prompt, as ``ports.Ask`` does, under the same limits."""
-        prompt = msgspec.structs.replace(prompt, max_output_tokens=self.max_completion_tokens)
-        token = CALL_OPTIONS.set({"max_completion_tokens": self.max_completion_tokens or 4096, "stage": phase})
+        limit = prompt.max_output_tokens or self.max_completion_tokens
+        prompt = msgspec.structs.replace(prompt, max_output_tokens=limit)
+        token = CALL_OPTIONS.set({"max_completion_tokens": limit or 4096, "stage": phase})
         try:
             return self.ask(prompt, phase=phase)
         finally:

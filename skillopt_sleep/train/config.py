@@ -143,6 +143,11 @@ PROMPTS = (
     "ranking",
     "slow_update",
     "meta_skill",
+    "rewrite",
+    "rewrite_cases",
+    "rewrite_merge",
+    "lapses",
+    "consolidate",
 )
 """The prompts whose system part ``prompt_overrides`` may replace."""
 CHOICES = {
@@ -151,6 +156,8 @@ CHOICES = {
     "gate": ("strict", "paired", "off"),
     "reflection": ("deep", "shallow"),
     "slow_update_gate": ("gate", "force"),
+    "skill_update_mode": ("patch", "rewrite_from_suggestions", "full_rewrite_minibatch"),
+    "skill_aware_appendix_source": ("both", "failure_only"),
 }
 MINIMUM = {
     "num_epochs": 1,
@@ -166,6 +173,8 @@ MINIMUM = {
     "accumulation": 1,
     "early_stop": 0,
     "max_skill_chars": 100,
+    "skill_aware_consolidate_threshold": 0,
+    "rewrite_max_completion_tokens": 1,
 }
 RANGES = {"gate_mixed_weight": (0.0, 1.0), "gate_alpha": (0.0001, 0.5)}
 CAPS = ("max_calls", "max_tokens", "max_usd", "max_minutes")
@@ -242,6 +251,17 @@ class SkillOptConfig(metaclass=_Named):
     """Items attempted again at the end of an epoch."""
     slow_update_gate: str = "gate"
     """gate, or force, which takes the guidance without a comparison."""
+    skill_update_mode: str = "patch"
+    """patch (edits), rewrite_from_suggestions (the optimizer rewrites the skill by the chosen edits), or
+    full_rewrite_minibatch (each analyst rewrites the skill, and the versions are merged; no edit budget)."""
+    rewrite_max_completion_tokens: int = 16_000
+    """The limit on a rewrite's length, in place of ``optimizer_max_completion_tokens``."""
+    use_skill_aware_reflection: bool = False
+    """Whether analysts remind of rules that the skill states and the agent overlooked, in an appendix of the skill."""
+    skill_aware_appendix_source: str = "both"
+    """The attempts that reminders come from: both, or failure_only."""
+    skill_aware_consolidate_threshold: int = 0
+    """Reminders from which on the optimizer shortens the appendix; 0: never."""
     use_edit_budget: bool = True
     use_rejected_buffer: bool = True
     use_slow_update: bool = True
@@ -262,6 +282,11 @@ class SkillOptConfig(metaclass=_Named):
         if self.min_edit_budget > self.edit_budget:
             raise ConfigError(
                 f"min_edit_budget is {self.min_edit_budget}, more than edit_budget, which is {self.edit_budget}"
+            )
+        if self.use_skill_aware_reflection and self.skill_update_mode == "full_rewrite_minibatch":
+            raise ConfigError(
+                "use_skill_aware_reflection needs analysts that propose edits; set skill_update_mode to patch or"
+                " rewrite_from_suggestions"
             )
         if self.test_split == "train":
             raise ConfigError("test_split is 'train': a score on training items proves nothing; name another")

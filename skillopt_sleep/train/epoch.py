@@ -24,7 +24,7 @@ from skillopt_sleep.train.patches import describe_request, make_tag_id
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.run import Draw, Run, RunState, StepNote
-from skillopt_sleep.train.skill_text import GUIDANCE_CAP, get_guidance, replace_guidance, skill_hash
+from skillopt_sleep.train.skill_text import PART_CAP, get_part, replace_part, skill_hash
 
 FIRST = 2
 """The first epoch that has an earlier epoch to compare with."""
@@ -98,7 +98,7 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
         idle = 0 if helped else _count_back(state.boundaries, "meta_skill", lambda row: row.get("helped") is False)
         notes, why = state.notes, f"no step of the last {idle + 1} epochs was accepted, so they are written less often"
         if is_due(idle):
-            notes, why = write_notes(state.notes, state.tried, get_guidance(state.current_skill), run.optimizer)
+            notes, why = write_notes(state.notes, state.tried, get_part(state.current_skill), run.optimizer)
         state = replace(state, notes=notes)
         boundary["meta_skill"] = {"notes": notes, "kept_because": why, "helped": helped}
         run.artefacts.json(f"meta_skill/epoch_{epoch:02d}.json", boundary["meta_skill"])
@@ -133,9 +133,9 @@ def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer
     prompt = optimizer.prompt(
         "slow_update",
         GUIDANCE_SCHEMA,
-        most=str(GUIDANCE_CAP),
-        document=replace_guidance(skill, "").strip() or "(empty)",
-        guidance=quote("guidance", get_guidance(skill) or "(none yet)", GUIDANCE_CAP),
+        most=str(PART_CAP),
+        document=replace_part(skill, "").strip() or "(empty)",
+        guidance=quote("guidance", get_part(skill) or "(none yet)", PART_CAP),
         cases="\n\n".join(_show_course(course, members) for course, members in group_by_course(revisits).items()),
     )
     reply, answer = optimizer.read(prompt, _GuidanceReply, phase="slow update")
@@ -146,7 +146,7 @@ def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer
         if (why := guard(line)) is not None:
             return skill, f"its guidance is held back: {why}"
     try:
-        changed = replace_guidance(skill, text)
+        changed = replace_part(skill, text)
     except ValueError as error:
         return skill, str(error)
     return changed, "the guidance is the same as before" if changed == skill else ""
@@ -191,7 +191,7 @@ def _update_slowly(run: Run, state: RunState, epoch: int) -> tuple[RunState, dic
         "courses": {str(course): [one.id for one in rows] for course, rows in group_by_course(found).items()},
         "prev_hard": sum(one.passed_before for one in found) / len(found) if found else None,
         "curr_hard": sum(one.passed_now for one in found) / len(found) if found else None,
-        "guidance": get_guidance(skill),
+        "guidance": get_part(skill),
         "candidate_hash": skill_hash(skill),
     }
     if why:

@@ -44,7 +44,15 @@ FREE = frozenset(
 )
 """Config fields that may change when a run is resumed: they affect its cost or its report, not what it learns."""
 
-LATER = {"accumulation": 1, "early_stop": 0}
+LATER = {
+    "accumulation": 1,
+    "early_stop": 0,
+    "skill_update_mode": "patch",
+    "rewrite_max_completion_tokens": 16_000,
+    "use_skill_aware_reflection": False,
+    "skill_aware_appendix_source": "both",
+    "skill_aware_consolidate_threshold": 0,
+}
 """Config fields that older versions lack, each with the value that changes nothing."""
 
 

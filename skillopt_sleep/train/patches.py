@@ -118,6 +118,8 @@ class RawPatch:
     batch_size: int = 0
     """How many trajectories it saw."""
     failure_summary: list[FailureSummaryEntry] = field(default_factory=list)
+    appendix_notes: list[str] = field(default_factory=list, init=False)
+    """Skill-aware reflection: reminders of rules that the skill states and the agent overlooked."""
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any] | None) -> RawPatch | None:
@@ -129,12 +131,14 @@ class RawPatch:
             inner = Patch.from_dict(inner)
         if not isinstance(inner, Patch):
             return None
-        return cls(
+        raw = cls(
             patch=inner,
             source_type="success" if d.get("source_type") == "success" else "failure",
             batch_size=read_count(d.get("batch_size")) or 0,
             failure_summary=[FailureSummaryEntry.from_dict(entry) for entry in read_list(d.get("failure_summary"))],
         )
+        raw.appendix_notes = [str(note) for note in read_list(d.get("appendix_notes"))]
+        return raw
 
     def to_dict(self) -> dict[str, Any]:
         """Return the dict form."""
@@ -144,7 +148,8 @@ class RawPatch:
             "batch_size": self.batch_size,
         }
         summary = [entry.to_dict() for entry in self.failure_summary]
-        return form | {"failure_summary": summary} if summary else form
+        form |= {"failure_summary": summary} if summary else {}
+        return form | {"appendix_notes": self.appendix_notes} if self.appendix_notes else form
 
 
 def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, seed: str) -> tuple[Minibatch, ...]:

@@ -19,7 +19,17 @@ SECTIONS = frozenset({"train", "gradient", "evaluation", "model"})
 SAME = {
     "train": ("num_epochs", "batch_size", "accumulation", "seed"),
     "gradient": ("minibatch_size", "merge_batch_size", "failure_only"),
-    "optimizer": ("lr_scheduler", "slow_update_samples", "use_slow_update", "use_meta_skill"),
+    "optimizer": (
+        "lr_scheduler",
+        "slow_update_samples",
+        "use_slow_update",
+        "use_meta_skill",
+        "skill_update_mode",
+        "use_skill_aware_reflection",
+        "skill_aware_appendix_source",
+        "skill_aware_consolidate_threshold",
+    ),
+    "model": ("rewrite_max_completion_tokens",),
     "evaluation": ("eval_test", "gate_metric", "gate_mixed_weight"),
     "env": ("workers", "out_root"),
 }
@@ -56,10 +66,14 @@ BACKENDS = {
 """The reference's names of backends that also exist here, with the names used here."""
 COMMANDS = {"codex_exec_path": "codex", "claude_code_exec_path": "claude"}
 """Keys that hold the program of a backend, with that backend's name."""
+CONTROL: Mapping[str, Table] = {
+    "fixed": {},
+    "autonomous": {"lr_scheduler": "autonomous"},
+    "none": {"use_edit_budget": False},
+}
+"""Ways to control the edit budget, each with what it means here."""
 ONLY_OPENAI = ("base_url", "api_version")
 """Options of the ``openai`` backend alone."""
-ONLY_WAYS: Table = {"skill_update_mode": "patch", "use_skill_aware_reflection": False}
-"""Choices that this program offers with one value only; any other is refused, as it would train another skill."""
 
 
 def is_reference_form(table: Mapping[str, Json]) -> bool:
@@ -80,7 +94,7 @@ def merge_sections(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table
 def translate(given: Mapping[str, Json]) -> tuple[Table, tuple[str, ...]]:
     """Return the same settings as a training file of this program, and the keys that have no counterpart.
 
-    Raises ``ConfigError`` for a choice that exists here in one way only.
+    Raises ``ConfigError`` for a backend that does not exist here.
     """
     table: Table = {}
     unknown: list[str] = []
@@ -120,12 +134,8 @@ def _find_places(section: str, key: str, value: Json, given: Mapping[str, Json])
             return {} if value else {"gate": "off"}
         case "optimizer", "slow_update_gate_with_selection":
             return {"slow_update_gate": "gate" if value else "force"}
-        case "optimizer", "lr_control_mode" if str(value) in {"fixed", "autonomous"}:
-            return {"lr_scheduler": value} if value == "autonomous" else {}
-        case "optimizer", "skill_update_mode" | "use_skill_aware_reflection":
-            if value != ONLY_WAYS[key]:
-                raise ConfigError(f"{section}.{key} is {value!r:.40}, and here it can only be {ONLY_WAYS[key]!r}")
-            return {}
+        case "optimizer", "lr_control_mode" if str(value) in CONTROL:
+            return CONTROL[str(value)]
     places = RENAMED.get((section, key))
     if key in COMMANDS and _get_backend(given) != COMMANDS[key]:
         places = ""

@@ -72,7 +72,12 @@ def estimate_price(
         "aggregate": sum(_count_merges(sum(analysts), config) for analysts in steps),
         "select": len(steps) * config.use_edit_budget,
         "selection": len(steps) * gate,
+        "rewrite": len(steps) * (config.skill_update_mode == "rewrite_from_suggestions"),
+        "consolidate": len(steps)
+        * (config.use_skill_aware_reflection and config.skill_aware_consolidate_threshold > 0),
     }
+    if config.skill_update_mode == "full_rewrite_minibatch":  # it merges versions in any case, and ranks nothing
+        epoch |= {"select": 0, "aggregate": sum(_count_levels(sum(found), config.merge_batch_size) for found in steps)}
     stages = {stage: calls * config.num_epochs for stage, calls in epoch.items()}
     stages["selection"] += sum(val)
     later = config.num_epochs - 1
@@ -294,15 +299,18 @@ def _count_merges(patches: int, config: SkillOptConfig) -> int:
     """Return the most calls to merge patches: failures and successes level by level, at worst, then both."""
     if not config.use_aggregate:
         return 0
+    size = config.merge_batch_size
+    sides = (_count_levels(left, size) + _count_levels(patches - left, size) for left in range(patches + 1))
+    return max(sides) + (patches > 1)
 
-    def count_levels(patches: int) -> int:
-        merges = 0
-        while patches > 1:
-            patches = ceil(patches / config.merge_batch_size)
-            merges += patches
-        return merges
 
-    return max(count_levels(left) + count_levels(patches - left) for left in range(patches + 1)) + (patches > 1)
+def _count_levels(patches: int, size: int) -> int:
+    """Return the calls to merge so many patches, ``size`` at a time, level by level."""
+    merges = 0
+    while patches > 1:
+        patches = ceil(patches / size)
+        merges += patches
+    return merges
 
 
 def _count_gate_calls(config: SkillOptConfig, val: Sequence[int], *, whole_rounds: bool) -> int:

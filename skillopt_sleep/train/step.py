@@ -10,16 +10,25 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import BackendUnusable, BadReply, TransientBackend
 from skillopt_sleep.model.document import DocumentKind
-from skillopt_sleep.model.edit import AppliedEdit, EditStatus
+from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt
-from skillopt_sleep.optimizer.reflect import Analysis, Lesson, analyse, describe_edit
+from skillopt_sleep.optimizer.reflect import (
+    LAPSES_FROM,
+    Analysis,
+    Lesson,
+    Minibatch,
+    analyse,
+    describe_edit,
+    read_lapses,
+)
 from skillopt_sleep.optimizer.step import EditTarget, StepPlan, StepProposal, hold_back, propose
 from skillopt_sleep.train.config import AutonomousScheduler, LRScheduler
 from skillopt_sleep.train.gating import Judgement, judge_candidate
 from skillopt_sleep.train.patches import build_minibatches, read_patch
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import RolloutResult, compute_score, report_mistakes, score_results
+from skillopt_sleep.train.rewriting import add_lapses, rewrite_by_minibatches, rewrite_from_suggestions
 from skillopt_sleep.train.run import Draw, Run, RunState, StepNote, step_folder
 from skillopt_sleep.train.skill_text import apply_to_skill, skill_hash
 
@@ -79,6 +88,7 @@ def train_step(
             "candidate_gate_score": judgement.after,
             "candidate_hash": skill_hash(made.document),
         }
+    state, record["n_lapses"] = _remind(run, state, made, folder)
     record |= {
         "current_score": state.current_score,
         "best_score": state.best_score,
@@ -134,45 +144,36 @@ def _roll_out(run: Run, state: RunState, batches: Sequence[Sequence[Item]], step
 def _propose(
     run: Run, state: RunState, scheduler: LRScheduler, rolled: Sequence[Sequence[RolloutResult]], *, step: int
 ) -> StepProposal[str]:
-    """Reflect on the results of each batch, and turn all analyses into one candidate within the edit budget."""
+    """Reflect on the results of each batch, and turn all analyses into one candidate, as the update mode says."""
     config, budget = run.config, scheduler.step()
     bound = budget if config.use_edit_budget else None
+    aware = config.use_skill_aware_reflection
     lesson = Lesson(
         edit_budget=WITHOUT_BUDGET if bound is None else bound,
         rejected=state.rejected if config.use_rejected_buffer else (),
         notes=state.notes if config.use_meta_skill else "",
+        lapses_from=LAPSES_FROM[config.skill_aware_appendix_source] if aware else frozenset(),
     )
     autonomous = isinstance(scheduler, AutonomousScheduler)
-    plan = StepPlan(
-        edit_budget=bound,
-        least=config.min_edit_budget if autonomous and bound is not None else None,
-        merge_batch_size=config.merge_batch_size,
-        merge_by_model=config.use_aggregate,
-    )
-    analyses: list[Analysis] = []
-    for batch, results in enumerate(rolled):
-        own = _reflect_in_environment(run, state, results, step=step, folder=batch_folder(step, batch), lesson=lesson)
-        analyses += (
-            analyse(
-                build_minibatches(results, config, f"{config.seed}:{step}" + (f":{batch}" if batch else "")),
-                DocumentKind.SKILL,
-                state.current_skill,
-                frozenset(result.id for result in results),
-                run.optimizer,
-                lesson=lesson,
-                phase="reflect",
-            )
-            if own is None
-            else own
+    if config.skill_update_mode == "full_rewrite_minibatch":
+        batches = [_deal(run, results, step, batch) for batch, results in enumerate(rolled)]
+        minibatches = [minibatch for batch in batches for minibatch in batch]
+        made = rewrite_by_minibatches(state.current_skill, minibatches, run.optimizer, config, lesson=lesson)
+    else:
+        plan = StepPlan(
+            edit_budget=bound,
+            least=config.min_edit_budget if autonomous and bound is not None else None,
+            merge_batch_size=config.merge_batch_size,
+            merge_by_model=config.use_aggregate,
         )
-    refuted = [edit for edit in lesson.rejected if (edit.edit.text or edit.edit.id) in state.refuted]
-    target = EditTarget(
-        document=state.current_skill,
-        text=state.current_skill,
-        hold_back=lambda edit: hold_back(edit, refuted),
-        apply=lambda edits: apply_to_skill(state.current_skill, edits, cap=config.max_skill_chars),
-    )
-    made = propose(target, analyses, run.optimizer, plan=plan)
+        refuted = [edit for edit in lesson.rejected if (edit.edit.text or edit.edit.id) in state.refuted]
+        target = EditTarget(
+            document=state.current_skill,
+            text=state.current_skill,
+            hold_back=lambda edit: hold_back(edit, refuted),
+            apply=lambda edits: _apply(run, state.current_skill, edits),
+        )
+        made = propose(target, _reflect(run, state, rolled, lesson, step=step), run.optimizer, plan=plan)
     if made.analyses and all(analysis.lost for analysis in made.analyses):
         raise BackendUnusable(
             f"step {step}: no analyst's call came back from the optimizer ({made.analyses[0].nothing}); nothing is"
@@ -181,6 +182,48 @@ def _propose(
     if isinstance(scheduler, AutonomousScheduler) and made.selected.asked is not None:
         scheduler.choose(made.selected.asked)
     return made
+
+
+def _reflect(
+    run: Run, state: RunState, rolled: Sequence[Sequence[RolloutResult]], lesson: Lesson, *, step: int
+) -> list[Analysis]:
+    """Return what the analysts of each batch propose, the environment's own where it has some."""
+    analyses: list[Analysis] = []
+    for batch, results in enumerate(rolled):
+        own = _reflect_in_environment(run, state, results, step=step, folder=batch_folder(step, batch), lesson=lesson)
+        if own is not None:
+            analyses += own
+            continue
+        known = frozenset(result.id for result in results)
+        minibatches = _deal(run, results, step, batch)
+        skill, optimizer = state.current_skill, run.optimizer
+        analyses += analyse(minibatches, DocumentKind.SKILL, skill, known, optimizer, lesson=lesson, phase="reflect")
+    return analyses
+
+
+def _deal(run: Run, results: Sequence[RolloutResult], step: int, batch: int) -> tuple[Minibatch, ...]:
+    return build_minibatches(results, run.config, f"{run.config.seed}:{step}" + (f":{batch}" if batch else ""))
+
+
+def _apply(run: Run, skill: str, edits: Sequence[EditRecord]) -> tuple[str, tuple[AppliedEdit, ...]]:
+    """Apply the chosen edits, or let the optimizer rewrite the skill by them."""
+    if run.config.skill_update_mode == "patch":
+        return apply_to_skill(skill, edits, cap=run.config.max_skill_chars)
+    return rewrite_from_suggestions(skill, edits, run.optimizer, run.config)
+
+
+def _remind(run: Run, state: RunState, made: StepProposal[str], folder: str) -> tuple[RunState, int]:
+    """Add the analysts' reminders to the appendix of the skill that stands after the gate; return how many are new.
+
+    As published, the gate does not decide about reminders: it meets them in the next candidate, which contains them.
+    """
+    lapses = [lapse for analysis in made.analyses for lapse in analysis.lapses]
+    if not lapses:
+        return state, 0
+    threshold = run.config.skill_aware_consolidate_threshold
+    skill, new = add_lapses(state.current_skill, lapses, run.optimizer, threshold=threshold)
+    run.artefacts.json(f"{folder}/appendix_notes.json", {"proposed": lapses, "new": new})
+    return replace(state, current_skill=skill), len(new)
 
 
 def _reflect_in_environment(
@@ -211,11 +254,13 @@ def _reflect_in_environment(
     analyses = []
     for raw in patches:
         patch, flaws = read_patch(raw)
+        lapses, unusable = read_lapses(raw.appendix_notes) if lesson.lapses_from else ((), ())
         for flaw in flaws:
             run.tell(f"  step {step}: an edit that {run.env.name} proposed is left out: {flaw}")
         words = msgspec.json.encode(raw.to_dict(), enc_hook=str).decode()
         refused = tuple(Refusal(subject=run.env.name, words=words, why=flaw) for flaw in flaws)
-        analyses.append(Analysis(patch=patch, raw=(words,), refused=refused, nothing="; ".join(flaws)))
+        refused += unusable
+        analyses.append(Analysis(patch=patch, raw=(words,), refused=refused, nothing="; ".join(flaws), lapses=lapses))
     return tuple(analyses)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 import threading
 from fractions import Fraction
 
@@ -567,8 +568,9 @@ def test_references_are_attached_and_representatives_chosen():
     assert adapter.select_representative_items(rows, None, n_failures=2, n_successes=1) == []
 
 
-def test_adapter_that_needs_ray_says_so(tmp_path):
-    """Ray is not installed here: one line, before any call."""
+def test_adapter_that_needs_ray_says_so(tmp_path, monkeypatch):
+    """Where Ray is not installed: one line, before any call."""
+    monkeypatch.setitem(sys.modules, "ray", None)
 
     class Rays(SimulatorAdapter):
         def requires_ray(self):

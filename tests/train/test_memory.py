@@ -18,7 +18,7 @@ from skillopt_sleep.train.epoch import (
     write_notes,
 )
 from skillopt_sleep.train.run import StepNote
-from skillopt_sleep.train.skill_text import get_guidance, replace_guidance
+from skillopt_sleep.train.skill_text import get_part, replace_part
 from skillopt_sleep.train.step import REJECTED_KEPT, remember_rejected
 from tests.fakes.ask import ScriptedAsk, nobody
 from tests.fakes.edits import in_order, record
@@ -87,9 +87,9 @@ def test_tasks_are_sorted_by_their_course():
 
 def test_slow_update_writes_the_protected_region():
     """New guidance replaces the old, and the body stays."""
-    skill = replace_guidance("# Units\n- a\n", "old")
+    skill = replace_part("# Units\n- a\n", "old")
     made = write_guidance(skill, [revisit(True, False)], asked('{"guidance": "- Keep units."}'))
-    assert made == (replace_guidance("# Units\n- a\n", "- Keep units."), "")
+    assert made == (replace_part("# Units\n- a\n", "- Keep units."), "")
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_slow_update_writes_the_protected_region():
 )
 def test_slow_update_that_changes_nothing(reply):
     """The skill stays, and the reason is recorded."""
-    skill = replace_guidance("- a\n", "old")
+    skill = replace_part("- a\n", "old")
     made, why = write_guidance(skill, [revisit(True, False)], asked(reply))
     assert made == skill
-    assert get_guidance(made) == "old"
+    assert get_part(made) == "old"
     assert why
 
 

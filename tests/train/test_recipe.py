@@ -93,7 +93,9 @@ model:
   azure_openai_api_key: ''
   qwen_chat_thinking_mode: deep
 train: {batch_size: 10, accumulation: 2, train_size: 0}
-optimizer: {learning_rate: 6, min_learning_rate: 3, slow_update_gate_with_selection: false, skill_update_mode: patch}
+optimizer: {learning_rate: 6, min_learning_rate: 3, slow_update_gate_with_selection: false,
+  skill_update_mode: rewrite_from_suggestions, use_skill_aware_reflection: true,
+  skill_aware_appendix_source: failure_only, lr_control_mode: none}
 evaluation: {use_gate: false, sel_env_num: 4}
 env: {name: simple_qa, data_path: items.jsonl, skill_init: initial.md, out_root: ''}
 """
@@ -117,6 +119,11 @@ def test_file_in_the_form_of_the_reference_is_read(published):
     config = recipe.config
     assert (config.num_epochs, config.seed, config.batch_size, config.accumulation, config.workers) == (2, 7, 10, 2, 3)
     assert (config.edit_budget, config.min_edit_budget, config.slow_update_gate, config.gate) == (6, 3, "force", "off")
+    assert (config.skill_update_mode, config.skill_aware_appendix_source) == (
+        "rewrite_from_suggestions",
+        "failure_only",
+    )
+    assert (config.use_skill_aware_reflection, config.use_edit_budget) == (True, False)
     assert config.extras == {"train_size": 0, "sel_env_num": 4}
     assert recipe.target == {"backend": "openai", "model": "small", "base_url": "https://models.example/v1"}
     assert recipe.optimizer == {"backend": "codex", "model": "large"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus
-from skillopt_sleep.train.skill_text import GUIDANCE_CAP, apply_to_skill, get_guidance, replace_guidance, skill_hash
+from skillopt_sleep.train.skill_text import PART_CAP, apply_to_skill, get_part, replace_part, skill_hash
 
 LINES = st.lists(st.text(alphabet="abc -#*.", max_size=12), max_size=6)
 
@@ -66,12 +66,12 @@ def test_cap_skips_what_would_outgrow_it():
 
 def test_steps_cannot_touch_guidance():
     """An edit can neither anchor in the guidance nor move it: whatever a step does, it stands last, unchanged."""
-    skill = replace_guidance("# Units\n- a\n", "- Keep units.")
+    skill = replace_part("# Units\n- a\n", "- Keep units.")
     changed, applied = apply_to_skill(
         skill, [edit("delete", "", "Keep units."), edit("replace", "x", "- Keep units."), edit("append", "b")]
     )
     assert [each.status for each in applied] == [EditStatus.UNMATCHED, EditStatus.UNMATCHED, EditStatus.APPLIED]
-    assert get_guidance(changed) == "- Keep units."
+    assert get_part(changed) == "- Keep units."
     assert changed.index("- b") < changed.index("- Keep units.")
 
 
@@ -79,17 +79,17 @@ def test_steps_cannot_touch_guidance():
 def test_guidance_comes_out_as_it_went_in(body, guidance):
     """Guidance is read back stripped, takes the place of the one before, and leaves the body as it was."""
     text, said = "\n".join(body), "\n".join(guidance).strip()
-    skill = replace_guidance(replace_guidance(text, "before"), said)
-    assert get_guidance(skill) == said
-    assert replace_guidance(skill, "").strip() == text.strip()
+    skill = replace_part(replace_part(text, "before"), said)
+    assert get_part(skill) == said
+    assert replace_part(skill, "").strip() == text.strip()
 
 
 def test_guidance_is_bounded():
     """It is read with every task, so its length has a cap, and it may not hold its own markers."""
     with pytest.raises(ValueError, match="over the cap"):
-        replace_guidance("", "x" * (GUIDANCE_CAP + 1))
+        replace_part("", "x" * (PART_CAP + 1))
     with pytest.raises(ValueError, match="markers"):
-        replace_guidance("", "<!-- skillopt-sleep:end of guidance -->")
+        replace_part("", "<!-- skillopt-sleep:end of guidance -->")
 
 
 def test_hash_names_a_text():

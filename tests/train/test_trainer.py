@@ -13,7 +13,7 @@ from skillopt_sleep.storage.ledger import open_training_folder
 from skillopt_sleep.train import RolloutResult, SkillEnv, SkillOptConfig, SkillOptTrainer
 from skillopt_sleep.train.epoch import is_due
 from skillopt_sleep.train.run import Run
-from skillopt_sleep.train.skill_text import get_guidance
+from skillopt_sleep.train.skill_text import get_part
 from skillopt_sleep.train.trainer import is_stuck
 from tests.fakes.school import TOPICS, School, SchoolEnv, rule
 
@@ -190,7 +190,7 @@ def test_slow_update_is_gated_like_any_change(tmp_path):
     forced = trainer(tmp_path / "f", num_epochs=3, slow_update_gate="force").train()
     assert forced["slow_updates"][0]["action"] == "greedy_applied"
     skill = (tmp_path / "f" / "run" / "current_skill.md").read_text()
-    assert get_guidance(skill) == "- Say the unit every time."
+    assert get_part(skill) == "- Say the unit every time."
 
 
 def test_epoch_boundary_begins_with_the_second(tmp_path):

@@ -1,7 +1,7 @@
 """Give the simulated agent's replies: pure rules of a world, of the text in front of it, and of luck.
 
 A night asks a model to do a task, to judge an answer or a move at a moment, to mine sessions for tasks and to propose
-rules; training also asks it to merge and rank edits and to write guidance and notes. What the functions here know comes
+rules; ``training`` has what training asks besides. What the functions here know comes
 from the world and the text and nowhere else: a rule of the world is *used* only where the text states it, and
 *proposed* only where the text shows the evidence.
 """
@@ -9,7 +9,7 @@ from the world and the text and nowhere else: a rule of the world is *used* only
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -45,16 +45,6 @@ WORDINGS = ("{}", "Always: {}", "In every case: {}", "Take care of this: {}", "{
 """The ways a rule may be worded; each still states it."""
 EDIT_BUDGET = 4
 """The most edits proposed when the prompt names no number: the default of a night."""
-GUIDANCE_LIMIT = 4
-"""Rules that one guidance holds."""
-NOTES_LIMIT = 12
-"""Rejected edits that one set of notes holds."""
-_NUMBERED = re.compile(r"^(?P<number>\d+)\.\s(?P<head>.*(?:\n\s+\S.*)*)", re.MULTILINE)
-_SUPPORT = re.compile(r"\bproposed (\d+) x")
-_TEXT = re.compile(r"^\s+text: (?P<text>.*)$", re.MULTILINE)
-_BETWEEN = re.compile(r"\bfrom (\d+) to (\d+)\b")
-_STEP = re.compile(r"\bstep \d+:")
-_REJECTED = re.compile(r"\breject", re.IGNORECASE)
 _CASE = re.compile(r"<case\b[^<>]*>.*?</case>", re.DOTALL)
 _SHOWN_STEP = re.compile(r"^\[(\d+)\] (\$?)", re.MULTILINE)
 
@@ -85,10 +75,19 @@ class Traits(Struct, frozen=True, kw_only=True):
     """For each rule beyond ``span`` in front of the agent, the probability that it overlooks a given rule."""
     span: int = 8
     """Rules that the agent can keep in mind."""
+    lossy: float = 0.0
+    """The probability that a rewrite of a document loses a given rule of it."""
+    emphasis: float = 0.0
+    """The share of its lapses that the agent avoids where a rule is stated twice."""
 
     def chance_to_follow(self, rules: int) -> float:
         """Return the chance that the agent follows one rule when it has this many in front of it."""
         return self.skill * (1.0 - self.crowding) ** max(0, rules - self.span)
+
+    def chance_to_follow_stated(self, rules: int, statements: int) -> float:
+        """Return the chance that the agent follows a rule that is stated so many times, once or more."""
+        chance = self.chance_to_follow(rules)
+        return chance if statements < 2 else 1.0 - (1.0 - chance) * (1.0 - self.emphasis)  # noqa: PLR2004  twice
 
 
 def do_task(world: World, text: str, request: str, traits: Traits, luck: Luck) -> str:
@@ -101,13 +100,22 @@ def do_task(world: World, text: str, request: str, traits: Traits, luck: Luck) -
         asked = excerpt(find_last_line(request), QUOTE)
         return f"Asked for: {asked}\nI would make the smallest change that does it and run the tests."
     statements = split_statements(text)
-    chance = traits.chance_to_follow(sum(1 for line in text.splitlines() if LISTED.match(line)))
+    listed = sum(1 for line in text.splitlines() if LISTED.match(line))
     broken = {name for harmful in world.harmful if harmful.is_stated_in(statements) for name in harmful.breaks}
     good = broken.isdisjoint({task.id, *task.rules}) and (
-        all(rule.is_stated_in(statements) and luck("follow", rule.id) < chance for rule in _find_rules(world, task))
+        all(
+            (stated := count_statements(rule, statements))
+            and luck("follow", rule.id) < traits.chance_to_follow_stated(listed, stated)
+            for rule in _find_rules(world, task)
+        )
         or luck("untold") < task.base_pass
     )
     return task.good if good is not (luck("noise") < traits.noise) else task.bad
+
+
+def count_statements(rule: Rule, statements: Iterable[str]) -> int:
+    """Return how many of these statements state a rule."""
+    return sum(rule.is_stated_in([statement]) for statement in statements)
 
 
 def judge_answer(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
@@ -201,7 +209,7 @@ def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[s
     fresh = [rule for rule in ranked if fold(rule) not in known][: int(budget[1]) if budget else EDIT_BUDGET]
     edits: dict[str, Json] = {}
     for number, rule in enumerate(fresh or [""]):
-        chosen = _swap_rule(world, rule, number, traits, luck)
+        chosen = swap_rule(world, rule, number, traits, luck)
         owners = sorted(
             {find_owner(text, passage.start, "task", "request") for passage in evidence.get(rule, ())} - {""}
         )
@@ -209,10 +217,17 @@ def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[s
             reason = "The person asked for it, and the answers shown do not do it."
             edit: dict[str, Json] = {"op": "append", "document": document, "anchor": "", "reason": reason}
             edits[chosen] = edit | {"tasks": [*owners]} | _word_rule(text, chosen, number, traits, luck)
-    return {"edits": list(edits.values())}
+    body = fold("\n".join(passage.words for passage in find_tagged(text, "document")))
+    lapses: list[Json] = [f"Remember: {rule.text}" for rule in world.rules if _is_lapse(world, rule, text, body)]
+    return {"edits": list(edits.values()), "lapses": lapses}
 
 
-def _find_evident_rules(world: World, text: str) -> list[str]:
+def _is_lapse(world: World, rule: Rule, text: str, document: str) -> bool:
+    """Whether a text shows that the agent did not keep to a rule that its document states."""
+    return fold(rule.text) in document and bool(_find_evidence(world, rule, text))
+
+
+def find_evident_rules(world: World, text: str) -> list[str]:
     """Return the rules that a text shows evidence of, those with most evidence first."""
     evidence = {rule.text: len(seen) for rule in world.rules if (seen := _find_evidence(world, rule, text))}
     return sorted(evidence, key=lambda rule: (-evidence[rule], rule))
@@ -290,7 +305,7 @@ def _quote_feedback(text: str) -> Mapping[str, list[Passage]]:
     return {f"When asked for similar work: {excerpt(passage.words, QUOTE)}": [passage] for passage in complaints}
 
 
-def _swap_rule(world: World, rule: str, number: int, traits: Traits, luck: Luck) -> str:
+def swap_rule(world: World, rule: str, number: int, traits: Traits, luck: Luck) -> str:
     """Return the rule, or by chance a harmful or a useless one in its place."""
     drawn, pick = luck("swap", number), luck("pick", number)
     harmful, useless = tuple(wrong.text for wrong in world.harmful), world.useless
@@ -314,66 +329,3 @@ def _word_rule(text: str, rule: str, number: int, traits: Traits, luck: Luck) ->
         if over := _pick(there, luck("over", number)):
             fields |= {"op": "replace", "anchor": over}
     return fields
-
-
-def merge_edits(world: World, text: str) -> dict[str, Json]:
-    """Group the edits that state the same rule, or hold the same other text of the world."""
-    groups: dict[str, list[int]] = {}
-    for number, edit in _read_edits(text):
-        for known in _find_known(world, edit):
-            groups.setdefault(known, []).append(number)
-    return {
-        "groups": [{"same": [*numbers], "text": known} for known, numbers in groups.items() if len(numbers) > 1],
-    }
-
-
-def rank_edits(text: str) -> dict[str, Json]:
-    """Rank the edits by how often they were proposed, and ask for those that several analysts proposed."""
-    support = {number: int(found[1]) if (found := _SUPPORT.search(edit)) else 1 for number, edit in _read_edits(text)}
-    ranking = sorted(support, key=lambda number: (-support[number], number))
-    asked = _BETWEEN.search(text)
-    least, most = (int(asked[1]), int(asked[2])) if asked else (1, len(ranking))
-    seconded = sum(1 for count in support.values() if count > 1)
-    return {"ranking": [*ranking], "budget": max(least, min(most, seconded))}
-
-
-def write_guidance(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Write down the rules that the cases show and the document does not state, after those of the last guidance."""
-    before = [fold(passage.words) for passage in find_tagged(text, "guidance")]
-    lines = dict.fromkeys(rule.text for rule in world.rules for words in before if fold(rule.text) in words)
-    document = fold("\n".join(passage.words for passage in find_tagged(text, "document")))
-    learnt = [rule for rule in _find_evident_rules(world, text) if fold(rule) not in document]
-    lines |= {_swap_rule(world, rule, number, traits, luck) or rule: None for number, rule in enumerate(learnt)}
-    return {"guidance": "\n".join(f"- {line}" for line in [*lines][:GUIDANCE_LIMIT])}
-
-
-def write_notes(world: World, text: str) -> dict[str, Json]:
-    """Note what was rejected, after what earlier notes say, so that it is not tried again."""
-    before = [known for passage in find_tagged(text, "notes") for known in _find_known(world, passage.words)]
-    tried: list[str] = []
-    accepted: set[str] = set()
-    for step in _STEP.split(" ".join(passage.words for passage in find_tagged(text, "history"))):
-        known = _find_known(world, step)
-        if _REJECTED.search(step):
-            tried += known
-        else:
-            accepted |= {*known}
-    noted = [known for known in dict.fromkeys([*before, *tried]) if known not in accepted]
-    return {"notes": "\n".join(f"- Rejected before: {known}" for known in noted[-NOTES_LIMIT:])}
-
-
-def _read_edits(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the number and text of each edit in a prompt."""
-    edits = next((passage.words for passage in find_tagged(text, "edits")), text)
-    for match in _NUMBERED.finditer(edits):
-        marked = _TEXT.search(match["head"])
-        support = _SUPPORT.search(match["head"])
-        yield int(match["number"]), f"{support[0] if support else ''} {marked['text'] if marked else match['head']}"
-
-
-def _find_known(world: World, text: str) -> list[str]:
-    """Return the rules of the world, also harmful and useless ones, that a text holds word for word."""
-    every: Mapping[str, None] = dict.fromkeys(
-        [*(rule.text for rule in world.rules), *(rule.text for rule in world.harmful), *world.useless]
-    )
-    return [known for known in every if any(True for _ in find_occurrences(known, text))]

@@ -16,8 +16,9 @@ import msgspec
 from skillopt_sleep.calls.parallel import Pool
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.optimizer.aggregate import Learnt
 from skillopt_sleep.optimizer.client import Optimizer
-from skillopt_sleep.optimizer.reflect import Lesson, analyse
+from skillopt_sleep.optimizer.reflect import LAPSES_FROM, Lesson, analyse
 from skillopt_sleep.train.clients import as_ask
 from skillopt_sleep.train.compat.chats import Row, current, get_message_text
 from skillopt_sleep.train.config import SkillOptConfig
@@ -59,16 +60,17 @@ def run_minibatch_reflect(
     meta_skill_context: str = "",
     update_mode: str = "patch",
     skill_aware_reflection: bool | None = None,
-    skill_aware_appendix_source: str | None = None,  # noqa: ARG001  only the mode that is refused reads it
+    skill_aware_appendix_source: str | None = None,
 ) -> list[Row | None]:
     """Let the analysts look at the results; return their patches, which are also written to ``patches_dir``.
 
-    Conversations are read from ``prediction_dir`` if a result has none. Raises ``UsageError`` for an ``update_mode``
-    other than patch and for ``skill_aware_reflection``, which this program does not have.
+    Conversations are read from ``prediction_dir`` if a result has none. With ``skill_aware_reflection`` (None: as the
+    run is configured) a patch may have ``appendix_notes``. Raises ``UsageError`` for an ``update_mode`` without edits.
     """
     check_mode(update_mode)
-    if skill_aware_reflection:
-        raise UsageError("skill_aware_reflection is not available here; leave it out")
+    run = current.config
+    aware = run.get("use_skill_aware_reflection") if skill_aware_reflection is None else skill_aware_reflection
+    source = skill_aware_appendix_source or str(run.get("skill_aware_appendix_source") or "both")
     rows = _reflect(
         [read_row(row, None, Path(prediction_dir)) for row in results],
         skill_content,
@@ -80,6 +82,7 @@ def run_minibatch_reflect(
         systems=(error_system, success_system),
         tried=step_buffer_context or rejection_context or trajectory_memory_context,
         notes=meta_skill_context,
+        lapses_from=LAPSES_FROM[source] if aware else frozenset(),
     )
     Path(patches_dir).mkdir(parents=True, exist_ok=True)
     for number, row in enumerate(rows):
@@ -182,6 +185,7 @@ def _reflect(
     systems: tuple[str | None, str | None],
     tried: str,
     notes: str,
+    lapses_from: frozenset[Learnt] = frozenset(),
 ) -> list[Row]:
     """Return the patches of the analysts that proposed something, as dicts.
 
@@ -200,10 +204,17 @@ def _reflect(
         skill,
         frozenset(result.id for result in results),
         Optimizer(ask=as_ask(current.client("optimizer")), parallel=Pool(workers), wording=wording),
-        lesson=Lesson(edit_budget=config.edit_budget, notes="\n\n".join(filter(None, context))),
+        lesson=Lesson(
+            edit_budget=config.edit_budget, notes="\n\n".join(filter(None, context)), lapses_from=lapses_from
+        ),
         phase="reflect",
     )
-    return [make_raw_patch(analysis.patch).to_dict() for analysis in analyses if analysis.patch.proposals]
+    rows = []
+    for analysis in analyses:
+        raw = make_raw_patch(analysis.patch)
+        raw.appendix_notes = list(analysis.lapses)
+        rows += [raw.to_dict()] if analysis.patch.proposals or analysis.lapses else []
+    return rows
 
 
 def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_budget: int, **given: Any) -> Row | None:
@@ -284,6 +295,9 @@ def _format_turn(turn: object) -> list[str]:
 
 
 def check_mode(update_mode: str) -> None:
-    """Raise ``UsageError`` for a mode that is not available."""
-    if update_mode != "patch":
-        raise UsageError(f"update_mode {update_mode!r} is not available here, only 'patch'")
+    """Raise ``UsageError`` for a mode in which analysts do not propose edits."""
+    if update_mode not in {"patch", "rewrite_from_suggestions"}:
+        raise UsageError(
+            f"update_mode {update_mode!r} is not available in functions that return edits; the trainer has"
+            " skill_update_mode = 'full_rewrite_minibatch' for environments without a reflect of their own"
+        )

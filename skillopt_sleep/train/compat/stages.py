@@ -21,7 +21,7 @@ from skillopt_sleep.train.compat.reflection import check_mode, read_row
 from skillopt_sleep.train.epoch import compare_attempts, write_guidance, write_notes
 from skillopt_sleep.train.patches import RawPatch, make_patch, read_patch
 from skillopt_sleep.train.run import StepNote
-from skillopt_sleep.train.skill_text import get_guidance, replace_guidance
+from skillopt_sleep.train.skill_text import get_part, replace_part
 
 
 def build_scheduler(
@@ -97,9 +97,9 @@ def run_slow_update(
         for rows, folder in ((results_prev, prev_rollout_dir), (results_curr, curr_rollout_dir))
     )
     revisits = compare_attempts(before, now)
-    skill = replace_guidance(skill_content, prev_slow_update_content) if prev_slow_update_content else skill_content
+    skill = replace_part(skill_content, prev_slow_update_content) if prev_slow_update_content else skill_content
     made, why = write_guidance(skill, revisits, _make_optimizer(1, slow_update=system_prompt))
-    return None if why else {"reasoning": "", "slow_update_content": get_guidance(made)}
+    return None if why else {"reasoning": "", "slow_update_content": get_part(made)}
 
 
 def run_meta_skill(
@@ -121,7 +121,7 @@ def run_meta_skill(
     edits = tuple(line for line in changes if line.startswith(("+ ", "- ")))
     history = [StepNote(step=1, edits=edits, outcome=outcome)]
     optimizer = _make_optimizer(1, meta_skill=system_prompt)
-    notes, why = write_notes(prev_meta_skill_content, history, get_guidance(curr_skill), optimizer)
+    notes, why = write_notes(prev_meta_skill_content, history, get_part(curr_skill), optimizer)
     return None if why else {"reasoning": "", "meta_skill_content": notes}
 
 
