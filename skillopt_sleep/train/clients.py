@@ -269,13 +269,11 @@ class AskClient:
             max_output_tokens=limit,
             temperature=temperature,
         )
-        digest = prompt.digest
-        repeat = self._count_repeat(digest)
+        repeat = self._count_repeat(digest := prompt.digest)
         if self.phase:  # outside of a rollout, as with a judge, the same question is the same sample
             prompt = msgspec.structs.replace(prompt, sample=self.sample + sample + repeat)
-        options: dict[str, Any] = {"max_completion_tokens": limit}
-        options |= {"stage": stage or self.phase} | ({} if temperature is None else {"temperature": temperature})
-        token = CALL_OPTIONS.set(options)
+        heat = {} if temperature is None else {"temperature": temperature}
+        token = CALL_OPTIONS.set({"max_completion_tokens": limit, "stage": stage or self.phase, **heat})
         try:
             reply = self.ask(prompt, phase=self.phase or stage or "judge")
         except SleepError as error:

@@ -28,9 +28,14 @@ from skillopt_sleep.train.gating import Judgement, judge_candidate
 from skillopt_sleep.train.patches import build_minibatches, read_patch
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import RolloutResult, compute_score, report_mistakes, score_results
-from skillopt_sleep.train.rewriting import add_lapses, rewrite_by_minibatches, rewrite_from_suggestions
 from skillopt_sleep.train.run import Draw, Run, RunState, StepNote, step_folder
-from skillopt_sleep.train.skill_text import apply_to_skill, skill_hash
+from skillopt_sleep.train.skill_text import (
+    add_lapses,
+    apply_to_skill,
+    rewrite_by_minibatches,
+    rewrite_from_suggestions,
+    skill_hash,
+)
 
 WITHOUT_BUDGET = 16
 """Edits an analyst may propose when there is no edit budget."""

@@ -10,8 +10,14 @@ from skillopt_sleep.errors import ConfigError, TimedOut
 from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
-from skillopt_sleep.train.rewriting import add_lapses, rewrite_from_suggestions
-from skillopt_sleep.train.skill_text import Part, get_part, replace_part, rewrite_body
+from skillopt_sleep.train.skill_text import (
+    Part,
+    add_lapses,
+    get_part,
+    replace_part,
+    rewrite_body,
+    rewrite_from_suggestions,
+)
 from tests.fakes.ask import ScriptedAsk, nobody
 from tests.fakes.edits import in_order, record
 from tests.fakes.school import TOPICS, School, SchoolEnv, rule
