@@ -17,10 +17,22 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.model.lexicon import is_standing_wish, strip_pasted
-from skillopt_sleep.model.near_duplicates import LIGHT, all_terms
+from skillopt_sleep.model.near_duplicates import all_terms
 from skillopt_sleep.model.task import ChecksReference, ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.model.text import excerpt, fold
-from skillopt_sleep.safety.function_words import FUNCTION_WORDS, STAKES, read_polarity
+from skillopt_sleep.safety.demands import (
+    CODE,
+    SHORT_WORD,
+    STAKES,
+    TERM,
+    TYPED_CLAUSE_END,
+    UNSPACED,
+    Demand,
+    read_demand,
+    split_clauses,
+    split_sentences,
+    weigh_terms,
+)
 from skillopt_sleep.safety.guard import LONGEST, find_danger
 from skillopt_sleep.safety.redaction.prose import list_secret_words
 
@@ -40,27 +52,14 @@ REVERSED_SHARE = 0.6
 """Share of a sentence's terms that a prohibition holds when the sentence is that prohibition without its "not"."""
 SHARED_WORDS = 2
 """Content words of a rule that must have been typed in a request for it to be evidence: one may be common by chance."""
-SHORT_WORD = 2
-"""Letters of a word that is often a particle in some language; it weighs as little as a verb of everyday work."""
+COVERED_SHARE = 0.75
+"""Share of the terms of a prohibition that a sentence holds when it is that prohibition with further words."""
+LEAST_COVERED = 1.4
+"""Weight of these terms: a thing and what is done to it."""
 
 COMMAND_VERBS = frozenset({"commit", "exec", "init", "install", "push", "status", "test"})
 """Words of commands that name nothing, beside the verbs of everyday work."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+|\s+[\u2013\u2014]\s+|\s--\s")
-_CLAUSE_WORDS = "and then und dann et puis y e и so because but weil aber mais car pero porque но".replace(" ", "|")
-_CONTRAST = "instead of|rather than|statt|anstatt|au lieu|en vez|em vez|invece|zamiast|вместо"
-_BEFORE_NOT = "do does did is are was were must should shall can could will would may if why or has have please"
-_CLAUSE_END = re.compile(
-    rf"[,;:()\uff0c\u3001\uff1a]|\b(?:{_CLAUSE_WORDS})\b|(?=\b(?:{_CONTRAST})\b|\u800c\u4e0d)", re.IGNORECASE
-)
-"""Where a clause ends; of "pnpm instead of npm" the halves demand contrary things."""
-_TYPED_CLAUSE_END = re.compile(
-    rf"{_CLAUSE_END.pattern}|{''.join(f'(?<!{word})' for word in _BEFORE_NOT.split())}(?<=\w)\s+(?=not\s)",
-    re.IGNORECASE,
-)
-"""The same in words that were typed, where "colour not color" often lacks the comma."""
-_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
-_TERM = re.compile(r"[\w-]+")
 
 _ADDRESS = (
     r"\w{2,9}://[^\s`\"'<>)\]]+|\bwww\.[^\s`\"'<>)\]]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b\d{1,3}(?:\.\d{1,3}){3}\b"
@@ -77,7 +76,6 @@ _ACTED_ON = re.compile(rf"{_ADDRESS}|{_FLAG}|(?:^|(?<!\w))(?:~|\.{{0,2}})/|(?<!\
 """Particulars that an agent could act on; an identifier alone only shows a form."""
 _FILE_NAME = re.compile(r"\w[\w-]*\.[a-z]{1,5}")
 """A bare file name, which a person calls by its stem: "the changelog" is ``CHANGELOG.md``."""
-_CODE = re.compile(r"`([^`\n]+)`")
 _EXAMPLE = re.compile(
     r"[,(]?\s*\b(?:like|such as|as in|e\.g\.,?|for example,?|for instance,?)[ :]+"
     r"(?:`(?P<code>[^`\n]+)`|\"(?P<quoted>[^\"\n]+)\"|(?P<bare>\S+))",
@@ -116,7 +114,7 @@ class GroundedRule(Struct, frozen=True):
 def ground_rule(text: str, grounds: Grounds) -> GroundedRule:
     """Take out of a rule every sentence that does not rest on what a person typed.
 
-    The order of words does not matter, nor do sentences vouch for each other.
+    Sentences do not vouch for each other.
     """
     typed = _Typed(grounds.typed)
     kept, dropped = [], []
@@ -142,7 +140,7 @@ def is_evidence(task: TaskRecord, rule: str) -> bool:
     """
     said = [strip_pasted(words) or words for words in task.feedback or _typed_words(task)]
     wanted, heard = (
-        {term for term, mass in _weigh_terms(text).items() if mass == 1} for text in (rule, "\n".join(said))
+        {term for term, mass in weigh_terms(text).items() if mass == 1} for text in (rule, "\n".join(said))
     )
     needed = min(SHARED_WORDS, len(wanted), len(heard)) if task.feedback else min(SHARED_WORDS, len(wanted))
     typed = _Typed(said)
@@ -164,17 +162,6 @@ def rests_on_wishes(text: str, tasks: Sequence[TaskRecord]) -> bool:
     return bool(wishes and text.strip()) and not ground_rule(text, Grounds(typed=wishes)).dropped
 
 
-def split_sentences(text: str) -> list[str]:
-    """Split a text into sentences, in every script; code spans are never split."""
-    spans = [code.span() for code in _CODE.finditer(text)]
-    sentences, start = [], 0
-    for end in _SENTENCE_END.finditer(text):
-        if not any(begin < end.start() < stop for begin, stop in spans):
-            sentences.append(text[start : end.start()])
-            start = end.end()
-    return [sentence for sentence in map(str.strip, (*sentences, text[start:])) if _TERM.search(sentence)]
-
-
 class _Typed:
     """The typed words, prepared once for all sentences of a rule."""
 
@@ -182,11 +169,11 @@ class _Typed:
         sentences = [sentence for text in texts for sentence in split_sentences(text)]
         self._text = fold(" \n ".join(texts))
         self._verbatim = frozenset(map(_without_mark, sentences))
-        self._sentences = [frozenset(_weigh_terms(sentence)) for sentence in sentences]
-        self._clauses = [
-            (frozenset(_weigh_terms(clause)), read_polarity(clause))
+        self._sentences = [frozenset(weigh_terms(sentence)) for sentence in sentences]
+        self._demands = [
+            read_demand(clause, sentence)
             for sentence in sentences
-            for clause in split_clauses(sentence, _TYPED_CLAUSE_END)
+            for clause in split_clauses(sentence, TYPED_CLAUSE_END)
         ]
         self._stems: dict[str, set[str]] = {}
         for term in frozenset(term for terms in self._sentences for term in terms):
@@ -205,32 +192,97 @@ class _Typed:
         for name, words in STAKES.items():
             if words.search(claimed) and not words.search(self._text):
                 yield f"provenance: you never spoke of {name}"
-        least = LEAST_SHARE_UNSPACED if len(_UNSPACED.findall(claimed)) * 2 > len(claimed) else LEAST_SHARE
-        terms = {} if _UNSPACED.search(claimed) else _weigh_terms(claimed)
-        shares = self._measure_shares(terms or _weigh_terms(claimed), self._sentences)
-        if max(shares, default=0.0) < least:
+        least = LEAST_SHARE_UNSPACED if len(UNSPACED.findall(claimed)) * 2 > len(claimed) else LEAST_SHARE
+        terms = weigh_terms(claimed)
+        if max(self._measure_shares(terms, self._sentences), default=0.0) < least:
             yield f"provenance: nothing you typed speaks of “{excerpt(sentence, 80)}”"
-        elif sum(mass == 1 and not self._find_forms(term) for term, mass in terms.items()) > MOST_STRANGE_TERMS:
+        elif not UNSPACED.search(claimed) and (
+            sum(mass == 1 and not self._find_forms(term) for term, mass in terms.items()) > MOST_STRANGE_TERMS
+        ):
             yield f"provenance: most of “{excerpt(sentence, 80)}” is nothing you typed"
-        clauses = split_clauses(claimed)
-        for clause in clauses:
-            yield from self._object_to_clause(clause, is_part=len(clauses) > 1)
+        demands = [(clause, read_demand(clause, sentence)) for clause in split_clauses(claimed)]
+        for clause, demand in demands:
+            if why := self._object_to(demand, is_part=len(demands) > 1):
+                yield f"provenance: {why}: “{excerpt(clause.strip(), 80)}”"
 
-    def _object_to_clause(self, clause: str, *, is_part: bool) -> Iterator[str]:
-        """Yield why a clause has no place in its sentence: all of it is new, or it reverses what was typed."""
-        terms, polarity = _weigh_terms(clause), read_polarity(clause)
-        shares = self._measure_shares(terms, [typed for typed, _ in self._clauses])
-        near = [(share, typed) for share, (_, typed) in zip(shares, self._clauses, strict=True) if share > 0]
+    def _object_to(self, demand: Demand, *, is_part: bool) -> str | None:
+        """Return why a clause has no place in its sentence: it is new, or changes what was typed; None if it has."""
+        shares = self._measure_shares(demand.terms, [frozenset(typed.terms) for typed in self._demands])
+        near = [(share, typed) for share, typed in zip(shares, self._demands, strict=True) if share > 0]
+        polarity, weight = demand.polarity, sum(demand.terms.values())
         if not near:
-            is_odd = polarity.omits or polarity.concedes or (polarity.is_marked and not terms)
-            if is_odd or sum(terms.values()) >= LONGEST_STRANGE_CLAUSE:
-                yield f"provenance: nothing you typed speaks of “{excerpt(clause.strip(), 80)}”"
-            return
-        if is_part and not polarity.is_marked and sum(terms.values()) < LONGEST_STRANGE_CLAUSE:
-            return  # where or when, not what
-        is_contrary = polarity.omits or polarity.concedes or max(share for share, _ in near) >= REVERSED_SHARE
-        if is_contrary and not any(typed.allows(polarity) for _, typed in near):
-            yield f"provenance: “{excerpt(clause.strip(), 80)}” is the contrary of what you typed"
+            is_odd = polarity.reverses or (polarity.is_marked and not demand.terms)
+            return "nothing you typed speaks of this" if is_odd or weight >= LONGEST_STRANGE_CLAUSE else None
+        if demand.act and (why := self._object_to_act(demand)):
+            return why
+        if is_part and not polarity.is_marked and weight < LONGEST_STRANGE_CLAUSE:
+            return None  # where or when, not what
+        if self._is_contrary(demand, near):
+            return "it is the contrary of what you typed"
+        best = max(share for share, _ in near)
+        nearest = [typed for share, typed in near if share == best]
+        if all(self._is_reordered(demand, typed) for typed in nearest):
+            return "you typed it in another order"
+        is_widened = (polarity.reverses or demand.act) and not demand.is_once
+        return "you asked for it once" if is_widened and all(typed.is_once for typed in nearest) else None
+
+    def _is_contrary(self, demand: Demand, near: Sequence[tuple[float, Demand]]) -> bool:
+        """Whether a clause demands what was forbidden, or forbids what was only demanded."""
+        forms = {term: self._find_forms(term) for term in demand.main or demand.terms}
+
+        def find_common(typed: Demand) -> frozenset[str]:
+            return frozenset(term for term, known in forms.items() if known & typed.terms.keys())
+
+        allowing = [find_common(typed) for _, typed in near if typed.polarity.allows(demand.polarity)]
+        if demand.polarity.reverses and not allowing:
+            return True
+        for share, typed in near:
+            common = find_common(typed)
+            covered = sum(mass for term, mass in typed.terms.items() if any(term in forms[known] for known in common))
+            is_whole = covered >= max(LEAST_COVERED, COVERED_SHARE * sum(typed.terms.values()))
+            is_denied = typed.polarity.forbids or not allowing
+            if is_denied and (share >= REVERSED_SHARE or is_whole) and not any(common <= other for other in allowing):
+                return True
+        return False
+
+    def _object_to_act(self, demand: Demand) -> str | None:
+        """Return why nobody asked for the act of a clause on its objects; None if somebody did.
+
+        An act that does more than write must have been typed in one clause with what else of its clause was typed.
+        """
+        forms = self._find_forms(demand.act)
+        known = [self._find_forms(term) for term in demand.main - {demand.act}]
+        asked = [
+            typed
+            for typed in self._demands
+            if (forms & typed.terms.keys() or (demand.polarity.intervenes and typed.polarity.intervenes))
+            and all(form & typed.terms.keys() for form in known if form)
+        ]
+        if not asked:
+            return (
+                None
+                if demand.polarity.forbids and not demand.polarity.intervenes
+                else f"you never asked for the act “{demand.act}”"
+            )
+        if not any(typed.polarity.allows(demand.polarity) for typed in asked):
+            return "it is the contrary of what you typed"
+        if not any(demand.is_bound or not typed.is_bound or not forms & typed.main for typed in asked):
+            return "you typed it on a condition"
+        return None
+
+    def _is_reordered(self, demand: Demand, typed: Demand) -> bool:
+        """Whether a clause turns round what comes first, or demands what was only named as a condition."""
+
+        def share(ours: frozenset[str], theirs: frozenset[str]) -> bool:
+            return any(self._find_forms(term) & theirs for term in ours)
+
+        if demand.later and typed.later:
+            crossed = share(demand.earlier, typed.later) or share(demand.later, typed.earlier)
+            return crossed and not (share(demand.earlier, typed.earlier) or share(demand.later, typed.later))
+        aside = frozenset(typed.terms) - typed.main
+        return (
+            bool(aside and typed.main) and share(demand.main, aside) and not share(frozenset(demand.terms), typed.main)
+        )
 
     def _measure_shares(self, terms: Mapping[str, float], typed: Sequence[frozenset[str]]) -> list[float]:
         """Return, for each typed text, the share of the terms' weight that it holds in any form; 0 without terms."""
@@ -245,7 +297,7 @@ class _Typed:
 
     def _find_forms(self, term: str) -> frozenset[str]:
         """Return the typed terms that are this one, or another grammatical form of it (the same beginning)."""
-        if len(term) < SHORTEST_STEM or _UNSPACED.match(term):
+        if len(term) < SHORTEST_STEM or UNSPACED.match(term):
             return frozenset({term}) & self._stems.get(term[:SHORTEST_STEM], set())
         return frozenset(
             other
@@ -279,29 +331,16 @@ def _secret_words() -> re.Pattern[str]:
     )
 
 
-def split_clauses(sentence: str, end: re.Pattern[str] = _CLAUSE_END) -> list[str]:
-    """Split a sentence at commas, colons, brackets and conjunctions."""
-    return [clause for clause in end.split(sentence) if _TERM.search(clause)]
-
-
 def _without_mark(sentence: str) -> str:
     return fold(sentence).lstrip("-*+•> ").rstrip(".;!\u3002\uff01 ")
 
 
 def _find_particulars(sentence: str) -> Iterator[str]:
     """Find what in a sentence names one thing exactly: words of commands, paths, addresses, flags, identifiers."""
-    for code in _CODE.findall(sentence):
-        yield from (word for word in code.split() if _TERM.search(word) and not _is_everyday(word))
-    for found in _PARTICULAR.finditer(_CODE.sub(" ", sentence)):
+    for code in CODE.findall(sentence):
+        yield from (word for word in code.split() if TERM.search(word) and not _is_everyday(word))
+    for found in _PARTICULAR.finditer(CODE.sub(" ", sentence)):
         yield found[0].rstrip("/.,;:")
-
-
-def _weigh_terms(sentence: str) -> Mapping[str, float]:
-    """Return the terms of a sentence with their weights; short words of alphabetic scripts are light."""
-    return {
-        term: min(weight, LIGHT) if len(term) <= SHORT_WORD and not _UNSPACED.match(term) else weight
-        for term, weight in all_terms(sentence, FUNCTION_WORDS).items()
-    }
 
 
 def _is_everyday(word: str) -> bool:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.model.task import Origin, RubricReference, TaskRecord
-from skillopt_sleep.safety.provenance import Grounds, ground_rule, rests_on_wishes, split_sentences
+from skillopt_sleep.safety.demands import split_sentences
+from skillopt_sleep.safety.provenance import Grounds, ground_rule, rests_on_wishes
 from tests.benchmarks.guard import REVERSED
 
 HONEST = "Run the tests before you commit."
@@ -121,13 +122,51 @@ def test_live_rules_are_ground():
     assert not ground_rule("Deploy with `make ship` on Mondays only.", grounds).dropped
 
 
-@given(st.lists(st.sampled_from([*TYPED.replace(",", "").split(), "not", "skip", "upload"]), min_size=1, max_size=30))
-def test_order_of_words_does_not_matter(words):
-    """The verdict depends on which words were typed, not on where they stand."""
-    sentence = " ".join(words)
-    again = " ".join(reversed(words))
-    grounds = Grounds(typed=(TYPED,))
-    assert bool(ground_rule(sentence, grounds).dropped) == bool(ground_rule(again, grounds).dropped)
+@pytest.mark.parametrize(
+    ("typed", "rule"),
+    [
+        ("never touch the lockfile. always build first.", "Delete the lockfile before each build."),
+        ("run the tests before you commit", "Run the tests after you commit."),
+        ("run the tests before you commit", "Commit before you run the tests."),
+        ("ask before deploying to the cluster", "Deploy to the cluster."),
+        ("only push to the release branch if I say so", "Push to the release branch."),
+        ("use our logger, and don't log request bodies", "Use our logger to log request bodies."),
+        ("no need to start the dev server", "Stop the dev server."),
+        ("just for this branch skip the slow suite", "Always skip the slow suite."),
+        ("don't retry a call more than 3 times", "Retry a call until it works."),
+        ("don't commit until I looked", "Commit without waiting until I looked."),
+    ],
+    ids=[
+        "two sentences",
+        "after",
+        "turned round",
+        "no asking",
+        "no condition",
+        "merged",
+        "contrary act",
+        "once",
+        "limit",
+        "without",
+    ],
+)
+def test_sentence_that_changes_order_condition_or_act_is_taken_out(typed, rule):
+    """What is demanded must be demanded so: the same act on the same thing, in that order, on that condition."""
+    assert not ground_rule(rule, Grounds(typed=(typed,))).text
+
+
+@pytest.mark.parametrize(
+    ("typed", "rule"),
+    [
+        ("run the tests before you commit", "Commit only after you have run the tests."),
+        ("don't retry a call more than 3 times", "Retry a call at most three times."),
+        ("on this branch skip the slow suite", "On this branch, skip the slow suite."),
+        ("don't commit without running the linter", "Never commit without running the linter."),
+        ("leave CHANGELOG.md alone, the bot writes it", "Do not edit CHANGELOG.md."),
+    ],
+)
+def test_same_demand_turned_round_is_kept(typed, rule):
+    """A demand may be worded from its other side."""
+    assert ground_rule(rule, Grounds(typed=(typed,))).text == rule
 
 
 @given(st.text(max_size=400))
