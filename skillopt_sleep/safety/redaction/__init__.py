@@ -13,17 +13,20 @@ recognised by their own form (``shapes``, ``key_blocks``), others by their surro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple, cast
+
+import msgspec
 
 EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=%25[0-9A-Fa-f]{2}))"
 """The beginning of a word, also after the escape of a letter or digit, and after a percent escape of a URL."""
-
 QUOTE = r"\\?[\"'`]"
 """The quote of a string, or of one inside a string."""
-
 LINE = r"\\?\r?\n[ \t]{0,40}"
 """The end of a line, and the blanks at the front of the next one."""
+SHARED = {"WORD_EDGE": EDGE, "ANY_QUOTE": QUOTE, "LINE_END": LINE}
 
 REMEMBERED = 120
 """Length in characters from which on a match that is no secret is remembered as such."""
@@ -71,6 +74,35 @@ class _Lazy:
 def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
     """Return a pattern that is compiled when it is first used: hundreds of them would slow down every start."""
     return cast("re.Pattern[str]", _Lazy(pattern, flags))
+
+
+class Patterns:
+    """The patterns of one section of ``patterns.toml``, each compiled when it is first used."""
+
+    def __init__(self, section: str) -> None:
+        self._section = section
+
+    def __getattr__(self, name: str) -> re.Pattern[str]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        compiled = re.compile(_expand(name, self._section))
+        self.__dict__[name] = compiled
+        return compiled
+
+
+def _expand(name: str, section: str) -> str:
+    """Return a pattern with the patterns that it names in their places."""
+    pattern = _read_patterns()[section].get(name) or SHARED[name]
+    return _FRAGMENT.sub(lambda fragment: _expand(fragment["name"], section), pattern)
+
+
+@cache
+def _read_patterns() -> Mapping[str, Mapping[str, str]]:
+    content = Path(__file__).with_name("patterns.toml").read_bytes()
+    return msgspec.toml.decode(content, type=dict[str, dict[str, str]])
+
+
+_FRAGMENT = re.compile(r"(?<!\?P)<(?P<name>[A-Z_]{1,20})>")
 
 
 def reject(start: int, end: int) -> Found | None:

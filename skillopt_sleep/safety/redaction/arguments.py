@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from skillopt_sleep.safety.redaction import LINE, Found, Kind, lazy
+from skillopt_sleep.safety.redaction import LINE, Found, Kind, Patterns, lazy
 from skillopt_sleep.safety.redaction.values import is_identifier, is_irregular, is_mixed, is_stand_in, looks_made
+
+_P = Patterns("arguments")
 
 REACH = 600
 """Characters from the name of a command on that are searched for its flags."""
@@ -28,12 +30,8 @@ _VALUE = r"(?:\\?(?P<q>[\"'])(?P<quoted>(?:(?!(?P=q))[^\n\\]){1,800})|(?P<bare>[
 _UP_TO_IT = r"\\?[\"']?[^\s:\"'\\/]{0,128}\\?[\"']?:\\?[\"']?"
 """What precedes a password in ``user:password``: the name of a user, and the colon."""
 _IT = r"(?:(?<=[\"'])(?P<quoted>[^\"'\n\\]{1,400})|(?P<bare>[^\s\"'\\]{1,400}))"
-_ON = r"(?:(?<=[\\,\[])|(?<=[\\,\[]\r))\n"
 _F = r"-(?<=[\s\"'`]-)"
 """The dash of a flag."""
-_LINE = lazy(rf"[^\n]*(?:{_ON}[^\n]*){{0,12}}")
-_COMMAND = lazy(rf"[^\n;|]*(?:{_ON}[^\n;|]*){{0,12}}")
-"""All of a command: the rest of its line, and the lines in which it continues."""
 
 
 class Command(NamedTuple):
@@ -44,14 +42,14 @@ class Command(NamedTuple):
     flag: str
     before: str = ""
     """What must precede the name."""
-    stretch: re.Pattern[str] = _COMMAND
+    stretch: re.Pattern[str] = _P.COMMAND
     """How far the command reaches."""
     port: bool = False
     """Whether a value that can be a port number is taken for one, not for a password."""
 
 
 _TABLE = (
-    Command("curl", rf"{_F}(?:-(?:proxy-)?user|[A-Za-z]{{0,6}}[uU])(?:=|{_S}|){_UP_TO_IT}{_IT}", stretch=_LINE),
+    Command("curl", rf"{_F}(?:-(?:proxy-)?user|[A-Za-z]{{0,6}}[uU])(?:=|{_S}|){_UP_TO_IT}{_IT}", stretch=_P.LINE),
     Command("http~s? xh", rf"{_F}(?:-auth|a)(?:=|{_S}){_UP_TO_IT}{_IT}"),
     Command(
         "curl http https xh",
@@ -84,19 +82,6 @@ _TABLE = (
         r":(?P<bare>[^\s\"'\\/:@]{3,200})@[\w.-]{1,100}(?![\w.-])",
     ),
 )
-_SSHPASS = lazy(
-    rf"sshpass(?:{_S}-[vhP]\S{{0,60}}(?:{_S}(?![-\"'])\S{{1,200}})?){{0,4}}{_S}\\?[\"']?-p(?:{_S}|=)?{_VALUE}"
-)
-_LONG_FLAG = lazy(
-    r"--?(?:[a-z0-9]{1,24}-){0,4}(?:passw(?:or)?d|pass|pw|passphrase|secret|token|(?:api|access|account|secret|auth)-?key|pat"
-    rf"|(?:src|dest)?(?:store|key)pass)(?:-(?:string|value))?{_S}{_VALUE}",
-    re.IGNORECASE,
-)
-_FLAG_FRONT = lazy(r"(?:\A|[\s\"'`])(?P<flag>--?[A-Za-z0-9-]{0,100})\Z")
-_PLAIN = lazy(r"[A-Za-z]{1,99}(?:[._/-][A-Za-z]{1,99}){0,9}\W{0,3}|[\d.,:]*|-.*")
-_SHARED = lazy(r"U(?:[ \t]{1,4}|=)\\?[\"']?[\w.@/\\-]{1,64}%(?P<bare>[^\s\"'\\;|]{3,200})")
-_BESIDE_USER = lazy(rf"(?:u|U|-user(?:name)?)[ =]\S{{1,64}} -(?:p|P|w|pw)[ =]{_VALUE}")
-_PORT = lazy(r"[0-9]{2,5}")
 
 
 def _locate(match: re.Match[str]) -> tuple[int, int]:
@@ -125,7 +110,7 @@ def _build_kind(command: Command) -> Kind:
             return None
         for match in flag.finditer(text, at, stretch.end()):
             found = _accept(text, match)
-            if found and command.port and _PORT.fullmatch(text, found.start, found.stop):
+            if found and command.port and _P.PORT.fullmatch(text, found.start, found.stop):
                 continue
             if found and (before is None or before.search(text, max(0, at - BACK), at)):
                 return found
@@ -136,27 +121,27 @@ def _build_kind(command: Command) -> Kind:
 
 def _find_sshpass(text: str, at: int, _: int) -> Found | None:
     """Find the password of ``sshpass -p password``."""
-    return _accept(text, _SSHPASS.match(text, at))
+    return _accept(text, _P.SSHPASS.match(text, at))
 
 
 def _find_long_flag(text: str, start: int, _: int) -> Found | None:
     """Find the value of ``--password value``, of any command."""
     low = max(0, start - LONGEST_FLAG)
-    front = _FLAG_FRONT.search(text[low:start]) if "-" in text[low:start] else None
-    match = _LONG_FLAG.match(text, low + front.start("flag")) if front else None
+    front = _P.FLAG_FRONT.search(text[low:start]) if "-" in text[low:start] else None
+    match = _P.LONG_FLAG.match(text, low + front.start("flag")) if front else None
     found = _accept(text, match)
     value = text[found.start : found.stop] if found else ""
-    return None if len(value) < FLAGGED or _PLAIN.fullmatch(value) else found
+    return None if len(value) < FLAGGED or _P.PLAIN.fullmatch(value) else found
 
 
 def _find_shared(text: str, at: int, _: int) -> Found | None:
     """Find the password of ``smbclient -U user%password``."""
-    return _accept(text, _SHARED.match(text, at + 1)) if text[at - 1 : at].strip("\"'`") in BLANKS else None
+    return _accept(text, _P.SHARED.match(text, at + 1)) if text[at - 1 : at].strip("\"'`") in BLANKS else None
 
 
 def _find_beside_user(text: str, at: int, _: int) -> Found | None:
     """Find the password of ``-u user -p password``, of any command."""
-    found = _accept(text, _BESIDE_USER.match(text, at + 1)) if text[at - 1 : at].strip("\"'`") in BLANKS else None
+    found = _accept(text, _P.BESIDE_USER.match(text, at + 1)) if text[at - 1 : at].strip("\"'`") in BLANKS else None
     value = text[found.start : found.stop] if found else ""
     made = (is_mixed(value) or is_irregular(value)) and looks_made(value) and not is_identifier(value)
     return found if len(value) >= FLAGGED and made and not set("/:") & set(value) else None
@@ -174,39 +159,19 @@ COMMANDS: tuple[Kind, ...] = (
 PIPED_BACK = 200
 """Characters before a place that are searched for the beginning of a command."""
 
-_PIPED_SPACE = r"(?:[ \t]{1,4}|\\?[\"'],[ \t]{0,4}\\?[\"'])"
-_ASKS = lazy(
-    r"\|[&]?[ ]{0,2}[^\n|]{0,120}?(?:--password-stdin|--passphrase-fd|sudo (?:-\w{1,20} ){0,3}-\w{0,9}S|su\b|chpasswd|passwd\b|--stdin|--with-token"
-    r"|vault login|cryptsetup|gh auth|kinit|-passin stdin|--password\b|-K\b)"
-)
-_ECHOED = lazy(
-    r"(?:echo|printf|print|Write-Output)(?: -{1,2}\w{1,8}){0,3} (?:\\?[\"']?%s\n?\\?[\"']? )?"
-    r"\\?(?:[\"'](?P<quoted>[^\"'\\\n|]{3,400})\n?\\?[\"']|(?P<bare>[^\s\"'\\|;&()]{3,400})) ?\Z"
-)
-_PAIR = lazy(r"[\w.@-]{1,64}:(?P<secret>.{3,400})\Z")
-_HERE = lazy(r"<<<[ ]?\\?[\"']?(?P<secret>[^\s\"'\\;|&<>()]{3,400})")
-_READS = lazy(r"--with-token|--password|-stdin|pwprompt|passw|login|sudo|token|secret|cryptsetup|kinit")
-_SUB = lazy(r"\((?:echo|printf)(?: -\w{1,3})? \\?[\"']?(?P<secret>[^\s\"'\\()]{3,400})")
-_SUB_BEFORE = lazy(r"(?:pass|key|secret|token)[\w-]{0,16}[= ]<\Z")
-_AFTER_LOGIN = lazy(
-    rf"vault{_PIPED_SPACE}login{_PIPED_SPACE}(?:(?:-[\w-]{{1,40}}(?:=\S{{1,200}})?|token=){_PIPED_SPACE}?)?(?P<secret>[\w.-]{{6,400}})"
-)
-_WINDOWS = lazy(r"/[uU][sS][eE][rR]:[\w.\\@-]{1,64} (?P<secret>[^\s/\"'\\][^\s\"'\\]{2,100})")
-_WINDOWS_LATER = lazy(r"net use[^\n|;]*\Z")
-
 
 def _find_piped(text: str, _: int, end: int) -> Found | None:
     """Find the password of ``echo password | docker login --password-stdin``."""
     at = text.find("|", end, end + PIPED_BACK)
-    if at < 0 or not _ASKS.match(text, at):
+    if at < 0 or not _P.ASKS.match(text, at):
         return None
-    echoed = _ECHOED.search(text, max(0, at - PIPED_BACK), at)
+    echoed = _P.ECHOED.search(text, max(0, at - PIPED_BACK), at)
     if echoed is None:
         return None
     group = "quoted" if echoed["quoted"] else "bare"
     start, stop = echoed.span(group)
     value = text[start:stop]
-    pair = _PAIR.match(value)
+    pair = _P.PAIR.match(value)
     if pair and "chpasswd" in text[at : at + PIPED_BACK]:
         start += pair.start("secret")
         value = pair["secret"]
@@ -217,25 +182,25 @@ def _find_here(text: str, at: int, _: int) -> Found | None:
     """Find the token of ``gh auth login --with-token <<< token``."""
     before = text[max(0, at - PIPED_BACK) : at]
     line = before[before.rfind("\n") + 1 :]
-    return _accept_piped(_HERE.match(text, at)) if _READS.search(line) else None
+    return _accept_piped(_P.HERE.match(text, at)) if _P.READS.search(line) else None
 
 
 def _find_substituted(text: str, start: int, _: int) -> Found | None:
     """Find the password of ``--password-file=<(echo password)``."""
     at = start + 1
-    return _accept_piped(_SUB.match(text, at)) if _SUB_BEFORE.search(text, max(0, at - 40), at) else None
+    return _accept_piped(_P.SUB.match(text, at)) if _P.SUB_BEFORE.search(text, max(0, at - 40), at) else None
 
 
 def _find_vault(text: str, at: int, _: int) -> Found | None:
     """Find the token of ``vault login token``."""
-    match = _AFTER_LOGIN.match(text, at)
+    match = _P.AFTER_LOGIN.match(text, at)
     return _accept_piped(match) if match and is_mixed(match["secret"]) and looks_made(match["secret"]) else None
 
 
 def _find_net_use(text: str, at: int, _: int) -> Found | None:
     r"""Find the password of ``net use z: \\\\host\\share /user:name password``."""
-    match = _WINDOWS.match(text, at)
-    return _accept_piped(match) if match and _WINDOWS_LATER.search(text, max(0, at - PIPED_BACK), at) else None
+    match = _P.WINDOWS.match(text, at)
+    return _accept_piped(match) if match and _P.WINDOWS_LATER.search(text, max(0, at - PIPED_BACK), at) else None
 
 
 def _accept_piped(match: re.Match[str] | None) -> Found | None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 
-from skillopt_sleep.safety.redaction import Found, Kind, lazy
+from skillopt_sleep.safety.redaction import Found, Kind, Patterns
 from skillopt_sleep.safety.redaction.values import is_mixed
+
+_P = Patterns("key_blocks")
 
 MARKER_ROOM = 60
 """Characters that hold the front half of a marker."""
@@ -35,40 +37,8 @@ SHORT_LINE = 41
 HEAD = 300
 """Most characters of headers before its first line."""
 
-_PAD = r"[ \t>|#*/+\"'`;,.\u2192-]{0,24}"
-_BREAK = r"[ \t\"'`;,+)\\]{0,8}\r?\n"
-_BETWEEN = rf"(?:{_BREAK}{_PAD}(?:(?:[\w./-]{{1,80}}[:-])?\d{{1,6}}[ \t:|\u2192-]{{1,4}})?){{1,6}}{_PAD}"
-"""From one line to the next: what ends it, and what may precede the next one."""
-_LINE = r"[A-Za-z0-9+/=]"
-_AHEAD = lazy(
-    rf"(?:{_BETWEEN}|[ \t]{{1,8}}|)(?:(?:[A-Za-z][A-Za-z-]{{3,20}}: [^\n\\]{{0,200}}){_BETWEEN}){{0,8}}+(?P<body>{_LINE}{{16,}}+)"
-)
-_NEXT = lazy(rf"(?:{_BETWEEN}|[ \t]{{1,8}})(?P<body>{_LINE}{{16,}}+)")
-_REST = lazy(
-    rf"(?:{_BETWEEN}|[ \t]{{1,8}})?(?:{_LINE}{{1,64}}?)?(?:{_BETWEEN}|[ \t]{{1,8}})?(?:=\w{{4}}{_BETWEEN})?(?=-----?END|-----?$|Private-)"
-)
 MOST_BEFORE = 8
 """Characters from the beginning of a key to the letters that tell it."""
-_BEGINS = lazy(
-    r"(?<![A-Za-z0-9+/])(?:MII[A-Za-z0-9+/]{3}IBA(?:DAN|AKC)|MH[cQ]CAQEEI|MI[GH][A-Za-z0-9+/]AgEAM[BD][MA]G|MC4CAQAwBQYDK2V|b3BlbnNzaC1rZXktdj)"
-)
-_CLOSES = lazy(r"(?: BLOCK)? ?(?=---)")
-_END = lazy(r"-----?[ ]?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----?")
-_DASHES = lazy("-{1,5}")
-_BEGINNING = lazy(r"-{1,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?\Z")
-_ENDING = lazy(r"(?:-{1,5} ?|(?<![A-Z]))END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?\Z")
-_PARTED = lazy(rf"(?:{_BETWEEN}|[ \t]{{1,8}})\Z")
-_BODY = lazy(rf"(?P<body>{_LINE}+)")
-_LINES = lazy(r"Lines: ?\d{1,4}")
-
-
-_HEADLESS = lazy(r"[A-Za-z0-9+/]{40}")
-_BLOCK = lazy(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,9000}+={0,2}")
-"""A line of a key that cannot be mistaken for words."""
-_SHORT = lazy(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{8,39}={0,2}(?![A-Za-z0-9+/=])")
-_DIGITS = lazy(r"[0-9]+")
-_CLOSING = lazy(r"-{1,5} ?END [A-Z0-9 ]{0,40}\Z")
-_CLOSED = lazy(r"PRIVATE KEY(?: BLOCK)? ?-{0,5}")
 
 
 def _is_line(line: str) -> bool:
@@ -80,23 +50,23 @@ def _find_closed_end(text: str, after: int, following: int) -> int:
     """Return the end of the end marker if the text before it is the key; else the place ``after``."""
     if following < 0:
         return after
-    closing = _CLOSING.search(text, max(after, following - MARKER_ROOM), following)
+    closing = _P.CLOSING.search(text, max(after, following - MARKER_ROOM), following)
     if closing is None:
         return after
-    body = sum(len(line[0]) for line in _BLOCK.finditer(text, after, closing.start()) if _is_line(line[0]))
-    closed = _CLOSED.match(text, following)
+    body = sum(len(line[0]) for line in _P.BLOCK.finditer(text, after, closing.start()) if _is_line(line[0]))
+    closed = _P.CLOSED.match(text, following)
     return closed.end() if closed and body * DENSE > closing.start() - after else after
 
 
 def _follow_loose(text: str, after: int, limit: int) -> int:
     """Return where the lines of a key block end that begins at ``after``; ``after`` itself when there are none."""
     end, gap = after, ""
-    for line in _BLOCK.finditer(text, after, limit):
+    for line in _P.BLOCK.finditer(text, after, limit):
         if line.start() - end > (APART if gap else HEAD) or not _is_line(line[0]):
             break
         gap, end = text[end : line.start()], line.end()
-    last = _SHORT.search(text, end, min(limit, end + APART + SHORT_LINE)) if gap else None
-    if last and _DIGITS.sub("", text[end : last.start()]) == _DIGITS.sub("", gap):
+    last = _P.SHORT.search(text, end, min(limit, end + APART + SHORT_LINE)) if gap else None
+    if last and _P.DIGITS.sub("", text[end : last.start()]) == _P.DIGITS.sub("", gap):
         end = last.end()
     return end
 
@@ -104,7 +74,7 @@ def _follow_loose(text: str, after: int, limit: int) -> int:
 def _follow_loose_back(text: str, before: int, limit: int) -> int:
     """Return the start of the lines before an end, whatever surrounds them."""
     start = before
-    for line in reversed([*_BLOCK.finditer(text, limit, before)]):
+    for line in reversed([*_P.BLOCK.finditer(text, limit, before)]):
         if start - line.end() > (APART if start < before else HEAD) or not _is_line(line[0]):
             break
         start = line.start()
@@ -113,15 +83,15 @@ def _follow_loose_back(text: str, before: int, limit: int) -> int:
 
 def _follow(text: str, at: int) -> int:
     """Return the end of the lines of a key that begin at a place; the place itself without any."""
-    line = _AHEAD.match(text, at)
+    line = _P.AHEAD.match(text, at)
     if line is None:
         return at
     for _ in range(MOST_LINES):
-        further = _NEXT.match(text, line.end())
+        further = _P.NEXT.match(text, line.end())
         if further is None:
             break
         line = further
-    rest = _REST.match(text, line.end())
+    rest = _P.REST.match(text, line.end())
     return rest.end() if rest else line.end()
 
 
@@ -144,26 +114,26 @@ def _read_line_before(text: str, end: int) -> re.Match[str] | None:
     """Return the line of Base64 that ends at a place, or before the separator there."""
     stop = end
     if end and text[end - 1] not in BASE64:
-        parted = _PARTED.search(text, max(0, end - PARTED), end)
+        parted = _P.PARTED.search(text, max(0, end - PARTED), end)
         stop = parted.start() if parted else end
     start = stop
     while start > max(0, stop - LONGEST_LINE) and text[start - 1] in BASE64:
         start -= 1
-    return _BODY.match(text, start, stop)
+    return _P.BODY.match(text, start, stop)
 
 
 def _find_marked(text: str, start: int, end: int) -> Found | None:
     """Find the key after a begin marker or before an end marker, from the dashes after ``PRIVATE KEY``."""
-    closes = _CLOSES.match(text, end)
+    closes = _P.CLOSES.match(text, end)
     if closes is None or text[start:end] != "PRIVATE KEY":
         return None
     at = closes.end()
     low = max(0, at - MARKER_ROOM)
     front = text[low:at].rstrip(" ")
     name = "pgp" if front.endswith("BLOCK") else "pem"
-    dashes = _DASHES.match(text, at)
+    dashes = _P.DASHES.match(text, at)
     after = dashes.end() if dashes else at
-    if ending := _ENDING.search(front):
+    if ending := _P.ENDING.search(front):
         stop = low + ending.start()
         low = max(0, stop - WHOLE)
         edge = max(low, text.rfind("PRIVATE KEY", low, stop))
@@ -175,16 +145,16 @@ def _find_marked(text: str, start: int, end: int) -> Found | None:
         stop = max(_follow(text, after), _follow_loose(text, after, following if following >= 0 else after + WHOLE))
         if stop == after:
             return None
-        closing = _END.match(text, stop)
+        closing = _P.END.match(text, stop)
         stop = closing.end() if closing else stop
-    begin = _BEGINNING.search(front)
+    begin = _P.BEGINNING.search(front)
     return Found(name, low + begin.start() if begin else after, stop, stop)
 
 
 def _find_putty(text: str, at: int, _: int) -> Found | None:
     """Find the key after ``Private-Lines: 14``, or before ``Private-MAC: …``."""
     at += len("Private")
-    if header := _LINES.match(text, at + 1):
+    if header := _P.LINES.match(text, at + 1):
         stop = _follow(text, header.end())
         return Found("pem", header.end(), stop, stop) if stop > header.end() else None
     stop = at - len("Private")
@@ -194,11 +164,11 @@ def _find_putty(text: str, at: int, _: int) -> Found | None:
 
 def _find_headless(text: str, start: int, _: int) -> Found | None:
     """Find a key without its first marker; its first bytes distinguish it from a certificate or a public key."""
-    begins = _BEGINS.search(text, max(0, start - MOST_BEFORE), start + MARKER_ROOM)
+    begins = _P.BEGINS.search(text, max(0, start - MOST_BEFORE), start + MARKER_ROOM)
     if begins is None:
         return None
     at = begins.start()
-    stop = _follow(text, at) if _HEADLESS.match(text, at) else at
+    stop = _follow(text, at) if _P.HEADLESS.match(text, at) else at
     return Found("pem", at, stop, stop) if stop > at else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from skillopt_sleep.safety.redaction import QUOTE, Found, Kind, lazy
+from skillopt_sleep.safety.redaction import QUOTE, Found, Kind, Patterns, lazy
 from skillopt_sleep.safety.redaction.names import find_name_before
 from skillopt_sleep.safety.redaction.values import (
     LEAST,
@@ -18,6 +18,8 @@ from skillopt_sleep.safety.redaction.values import (
     is_stand_in,
     looks_made,
 )
+
+_P = Patterns("pairs")
 
 BACK = 128
 """Characters before a name that are searched for the command that sets it."""
@@ -44,37 +46,11 @@ _NOTATIONS = tuple(
     )
 )
 """From inside the telling word: the rest of the name, what separates it from the value, and the value."""
-_SETS = lazy(
-    r"(?:^|[\n;&|`\"'(>$#])[ \t]{0,16}(?:sudo )?(?:ENV|ARG|setx|set|setenv|export|SetEnv"
-    r"|(?:git|npm|yarn|pip|gcloud|aws|composer|poetry|bundle|snap|gh|glab)(?: [\w./:-]{1,24}){0,2}? (?:set|config|configure|set-option))"
-    r"(?: -{1,2}[\w-]{1,16}){0,3} [\w.:/-]{1,80}\Z|(?:^|[^\w.-])(?:(?:#define|mysql>|redis>) \w{0,40}|(?:requirep|masterp)ass)\Z"
-)
-"""A command that sets a name: ``ENV NAME value``, ``set -x NAME value``, ``git config NAME value``."""
-_SQL = lazy(r"(?i:alter|create|user|role|with|encrypted|set|login|grant|identified|for)[^\n;]{0,80} \w+\Z")
-_USER = lazy(r"(?i:user|role|grant|login)\b[^\n;]{0,80}\Z")
-_BY = lazy(r"[yY] (?:(?i:password) )?\\?[\"'](?P<secret>[^\"'\\\n]{3,400})")
-_COOKIES = lazy(
-    r"(?i:cookies?)(?:"
-    rf"{QUOTE}?[ ]?[=:][ ]?\{{{_S}(?:{QUOTE}?[\w.-]{{1,64}}{QUOTE}?[ ]?[=:][ ]?{QUOTE}[^\"'\\\n]{{0,400}}{QUOTE},{_S}){{0,6}}?{QUOTE}?[\w.-]{{1,64}}{QUOTE}?[ ]?[=:][ ]?"
-    rf"|(?:\.|->)?(?:set|put|add|append)\w{{0,12}}\({_S}{QUOTE}[\w.-]{{1,64}}{QUOTE},{_S}"
-    rf"|\[{QUOTE}[\w.-]{{1,64}}{QUOTE}\][ ]?=[ ]?"
-    rf"){QUOTE}(?P<secret>[^\"'\\\n;]{{{MADE},4000}})",
-)
-_JAR = lazy(r"(?:TRUE|FALSE)\t\d{1,14}\t[\w.-]{1,64}\t(?P<secret>[^\s\"'\\]{16,4000})")
-_PAIR = lazy(
-    rf"\(\s{{0,24}}(?:(?:\w{{1,24}}\s?=\s?)?(?P<user>{QUOTE}[^\"'\n\\]{{1,80}}{QUOTE}|[\w.]{{1,40}}),\s{{0,24}})?"
-    rf"(?:\w{{1,24}}\s?=\s?)?{QUOTE}(?P<secret>[^\"'\s\\]{{6,400}}){QUOTE}"
-)
-_JOINED = lazy(rf"\(b?{QUOTE}[\w.@-]{{1,64}}:(?!//)(?P<secret>[^\"'\s\\]{{4,400}}){QUOTE}")
-"""The arguments of a call that takes a user and a password."""
-_NAME = lazy(
-    r"[A-Z][A-Z_]*[0-9]{0,3}|[a-z]+[0-9]?(?:[-_.][a-z]{0,12}[0-9]{0,4}(?![a-z0-9]))+|[A-Za-z]+[0-9]{1,3}|[a-z]{3,}2[a-z]{3,}"
-)
 
 
 def _find_apart(text: str, at: int, end: int) -> Found | None:
     """Find a value apart from its name, from a letter of the telling word on."""
-    if _AFTER.match(text, end) is None:
+    if _P.AFTER.match(text, end) is None:
         return None
     for notation, pattern in _NOTATIONS:
         match = pattern.match(text, at)
@@ -103,35 +79,35 @@ def _is_given_away(notation: str, text: str, end: int, value: str, named: tuple[
             return len(value) >= ARGUMENT and looks_made(value) and not is_identifier(value) and " " not in value
         case "sql":
             keyword = text[max(0, end - len(name) - 1) : end - len(name)] == ":" and looks_made(value)
-            set_by_it = name.lower() != "pass" and _SQL.search(text, max(0, end - 100), end) is not None
+            set_by_it = name.lower() != "pass" and _P.SQL.search(text, max(0, end - 100), end) is not None
             return which == "word" and (keyword or set_by_it)
     is_told = len(value) >= LEAST and is_secret_beside(value, name, which)
-    return is_told and (notation != "set" or _SETS.search(text, max(0, end - BACK), end) is not None)
+    return is_told and (notation != "set" or _P.SETS.search(text, max(0, end - BACK), end) is not None)
 
 
 def _is_name(value: str) -> bool:
     """Tell whether a value is a name itself: ``getenv("API_KEY", "FALLBACK_KEY2")``."""
-    return _NAME.fullmatch(value) is not None and not is_random(value)
+    return _P.NAME.fullmatch(value) is not None and not is_random(value)
 
 
 def _find_identified(text: str, at: int, end: int) -> Found | None:
     """Find the password in ``identified by '…'``."""
-    match = _BY.match(text, end - 1)
+    match = _P.BY.match(text, end - 1)
     if match is None or is_stand_in(match["secret"]):
         return None
-    is_told = looks_made(match["secret"]) or _USER.search(text, max(0, at - 100), at)
+    is_told = looks_made(match["secret"]) or _P.USER.search(text, max(0, at - 100), at)
     return Found("secret", *match.span("secret"), match.end()) if is_told else None
 
 
 def _find_set_cookie(text: str, at: int, _: int) -> Found | None:
     """Find a cookie that a program sets by its name."""
-    match = _COOKIES.match(text, at)
+    match = _P.COOKIES.match(text, at)
     return _accept_cookie(match) if match else None
 
 
 def _find_in_jar(text: str, at: int, _: int) -> Found | None:
     """Find the cookie in a line of a cookie jar."""
-    match = _JAR.match(text, at)
+    match = _P.JAR.match(text, at)
     return _accept_cookie(match) if match else None
 
 
@@ -145,12 +121,12 @@ def _accept_cookie(match: re.Match[str]) -> Found | None:
 def _find_credentials(text: str, _: int, end: int) -> Found | None:
     """Find the secret of ``BasicAuth("user", "password")``, ``btoa("user:password")``, ``KeyCredential("key")``."""
     at = end - 1
-    match = _JOINED.match(text, at) or _PAIR.match(text, at)
+    match = _P.JOINED.match(text, at) or _P.PAIR.match(text, at)
     if match is None:
         return None
     value = match["secret"]
     alone = (
-        match.re is _PAIR
+        match.re is _P.PAIR
         and match["user"] is None
         and not ((len(value) >= MADE) and text.endswith("Credential", 0, at))
     )
@@ -159,16 +135,6 @@ def _find_credentials(text: str, _: int, end: int) -> Found | None:
     return Found("secret", *match.span("secret"), match.end())
 
 
-_OR = r"[ ]{0,4}(?:\|\||\?\?|or )[ ]{0,4}\\?[\"'`]"
-_AFTER = lazy(
-    r"[\w.-]{0,24}+(?:"
-    r"\\?[\"'`](?:,?\s{0,24}(?:\\?[\"'`](?!,)[^\s,]|[-,]?\s{0,8}\\?[\"'`]?(?i:val|content|default)|\{\s)"  # "name": "…
-    rf"|,\s{{0,24}}[bfr\\][\"']|[\])]?{_OR})|{_OR}"  # "name", b"…"; env["NAME"] or "…"
-    r"|</\w{1,16}>\s{0,24}<|\r?\n\s{0,24}[\"']?value"  # name</name><value>
-    r"|[\"'`*_]{0,3}[ \t]{0,40}\|[ \t]"  # name | …
-    r"|[ \t]{1,8}\\?[\"']?[A-Za-z_!@#$%^&*+/-]{0,24}[0-9]|[ \t]{1,4}\\?[\"'][^\"'\n]{4})"  # ENV NAME …
-)
-"""What follows a name with its value apart from it, and seldom a word of prose."""
 APART: tuple[Kind, ...] = (
     Kind(("token", "key", "pass", "pwd", "pw", "secret", "cred"), _find_apart, in_plain_words=False),
     Kind(("identified by",), _find_identified),
@@ -198,30 +164,21 @@ LOGIN_BACK = 300
 MANIFEST = 3_000
 """Most characters of the manifest of a secret."""
 
-_NETRC = lazy(r"password\s{1,8}\\?[\"']?(?P<secret>[^\s\"'\\]{3,400}?)(?=[\s\"'\\]|</|\Z)")
 _LOGIN = {"machine", "login", "account", "default"}
-_WIFI = lazy(r"\bnmcli\b[^\n;|]*\Z")
-_PLAIN_WORD = lazy(r"[A-Za-z]{1,99}(?:[._/-][A-Za-z]{1,99}){0,9}\W{0,3}|[\d.,:]*|-.*")
-_LOGIN_HOST = lazy(r"[\w-]*(?:[.:\d]|localhost)[\w.:-]*")
 
-_PGPASS = lazy(
-    r":(?:[0-9]{4,5}|\*):[A-Za-z*][^\s:/]{0,63}:[A-Za-z*][^\s:/]{0,63}:(?P<secret>[^\s:\"'\\]{4,200})(?=[\"'\s]|\Z)"
-)
-_LOGIN_HOST_BEFORE = lazy(r"(?:^|[\s>+\"'])[\w.*-]{1,100}\Z")
 _OF_SECRET = "kind: Secret"  # noqa: S105 -- what the manifest of one says
-_ENTRY = lazy(r"(?<=\w):[ ](?P<secret>[A-Za-z0-9+/]{8,12000}={0,2})(?=\s|\Z)")
 
 
 def _find_netrc(text: str, at: int, _: int) -> Found | None:
     """Find the password of ``machine host login user password …``, in one line or several."""
-    match = _NETRC.match(text, at)
+    match = _P.NETRC.match(text, at)
     if match is None or is_stand_in(match["secret"]):
         return None
     found = Found("secret", *match.span("secret"), match.end())
     before = text[max(0, at - LOGIN_BACK) : at]
     if not any(word in before for word in ("login", "machine", "default", "nmcli", "account")):
         return None
-    if _WIFI.search(before):
+    if _P.WIFI.search(before):
         return found
     words = before.split()[-4:]
     default = words[-1:] == ["default"] or words[-3:-2] == ["default"]
@@ -229,16 +186,16 @@ def _find_netrc(text: str, at: int, _: int) -> Found | None:
         return None
     lines = before.rstrip(" \t").endswith("\n") and bool({*before.rstrip().rpartition("\n")[2].split()[:1]} & _LOGIN)
     host = next((words[place + 1] for place in (-2, -4) if words[place:][:1] == ["machine"]), None)
-    if lines or (host is not None and _LOGIN_HOST.fullmatch(host)):
+    if lines or (host is not None and _P.LOGIN_HOST.fullmatch(host)):
         return found
     value = match["secret"]
-    return None if _PLAIN_WORD.fullmatch(value) or is_identifier(value) else found
+    return None if _P.PLAIN_WORD.fullmatch(value) or is_identifier(value) else found
 
 
 def _find_pgpass(text: str, at: int, _: int) -> Found | None:
     """Find the password of ``host:5432:database:user:password``."""
-    match = _PGPASS.match(text, at)
-    if match is None or _LOGIN_HOST_BEFORE.search(text, max(0, at - 101), at) is None:
+    match = _P.PGPASS.match(text, at)
+    if match is None or _P.LOGIN_HOST_BEFORE.search(text, max(0, at - 101), at) is None:
         return None
     value = match["secret"]
     if is_stand_in(value) or not looks_made(value) or is_identifier(value):
@@ -250,7 +207,7 @@ def find_in_manifests(text: str) -> Iterator[Found]:
     """Yield the entries below ``data:`` in every manifest of a Kubernetes secret."""
     after, at = 0, text.find(_OF_SECRET)
     while at >= 0:
-        for match in _ENTRY.finditer(text, max(after, at - MANIFEST), at + MANIFEST):
+        for match in _P.ENTRY.finditer(text, max(after, at - MANIFEST), at + MANIFEST):
             if _is_datum(text, match):
                 yield Found("secret", *match.span("secret"), match.end())
         after, at = at + MANIFEST, text.find(_OF_SECRET, at + 1)

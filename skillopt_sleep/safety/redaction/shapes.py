@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.safety.redaction import EDGE, Found, Kind, lazy, reject
+from skillopt_sleep.safety.redaction import EDGE, Found, Kind, Patterns, lazy, reject
 from skillopt_sleep.safety.redaction.values import (
     encodes_a_pair,
     find_end,
@@ -27,6 +27,8 @@ from skillopt_sleep.safety.redaction.values import (
     measure_entropy,
 )
 
+_P = Patterns("shapes")
+
 BACK, AHEAD = 200, 600
 """Characters around the word of a rule that contain the key, where the key does not begin with the word."""
 LEAST_ENTROPY = 2.5
@@ -37,11 +39,6 @@ HEAD = 64
 
 _BESIDE = r"[ \t\w.-]{0,20}[\s'\"`\\]{0,4}(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)[\\`'\"\s=]{0,5}"
 """From the name of an issuer to a value: the rest of a longer name, quotes, a sign of assignment."""
-_HALF = lazy(r"[\w-]{4,400}")
-_EDGE = lazy(EDGE)
-_STANDIN = lazy(
-    r"(?<![A-Za-z0-9])(?i:your|example|placeholder|redacted|dummy|insert|replace)|x{4}|X{4}|\.{3}|(?i:key|token)[-_]?(?i:here)"
-)
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -105,15 +102,15 @@ def _build_kind(rule: Rule) -> Kind:
 def _accept(rule: Rule, match: re.Match[str], entropy: float) -> Found | None:
     start, stop = match.span("secret" if "secret" in match.re.groupindex else 0)
     value = match.string[start:stop]
-    if len(set(value)) <= DISTINCT or measure_entropy(value) < entropy or _STANDIN.search(value):
+    if len(set(value)) <= DISTINCT or measure_entropy(value) < entropy or _P.STANDIN.search(value):
         return None
     return Found(rule.kind, start, stop, match.end())
 
 
 def _find_parted(rule: Rule, pattern: re.Pattern[str], text: str, start: int) -> Found | None:
     """Find a key of which the end of a line or string separates two halves."""
-    half = _HALF.match(text, start)
-    parts = join_parts(text, half.end()) if half and _EDGE.match(text, start) else None
+    half = _P.HALF.match(text, start)
+    parts = join_parts(text, half.end()) if half and _P.EDGE.match(text, start) else None
     if half is None or parts is None:
         return None
     rest, begins = parts
@@ -128,46 +125,36 @@ def _find_parted(rule: Rule, pattern: re.Pattern[str], text: str, start: int) ->
 BESIDE = 160
 """Characters from the name of a key in which its secret is looked for."""
 
-_AWS_NAME = lazy(r"(?<![A-Za-z0-9])A(?:KIA|SIA)[A-Z0-9]{16}(?![A-Za-z0-9])")
-_AWS_SECRET = lazy(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
-_BASIC = lazy(r"[Bb](?:asic|ASIC)[ \t]{1,4}(?P<secret>[A-Za-z0-9+/_-]{6,4000}={0,2})")
-_BEARER = lazy(r"[Bb](?:earer|EARER)\s{1,4}[\"']?(?P<secret>[\w.~+/=-]{16,8000})")
-_JWT = lazy(
-    EDGE
-    + r"eyJ[\w-]{8,4000}+\.(?:\\?\n[ \t]{0,8})?(?:eyJ[\w-]{4,8000}|[\w-]{0,800}\.[\w-]{8,8000}\.)(?:\.?[\w-]{0,8000}){0,4}"
-)
-_RUN = lazy(r"[\w-]{1,4000}")
-
 
 def _find_aws_pair(text: str, at: int, _: int) -> Found | None:
     """Find the secret that stands beside the name of its key: in a table, as the next argument, in the next line."""
-    name = _AWS_NAME.match(text, at)
+    name = _P.AWS_NAME.match(text, at)
     if name is None:
         return None
-    for match in _AWS_SECRET.finditer(text, name.end(), name.end() + BESIDE):
+    for match in _P.AWS_SECRET.finditer(text, name.end(), name.end() + BESIDE):
         if is_opaque(match[0]) and is_random(match[0]):
             return Found("aws", *match.span(), match.end())
     return None
 
 
 def _find_jwt(text: str, at: int, _: int) -> Found | None:
-    match = _JWT.match(text, at)
+    match = _P.JWT.match(text, at)
     if match is None:
-        run = _RUN.match(text, at)
+        run = _P.RUN.match(text, at)
         return reject(at, run.end()) if run else None  # what begins further on in this run is none either
     stop = find_end(text, match.end())
     return Found("jwt", match.start(), stop, stop)
 
 
 def _find_basic(text: str, at: int, _: int) -> Found | None:
-    match = _BASIC.match(text, at)
+    match = _P.BASIC.match(text, at)
     if match is None or not encodes_a_pair(match["secret"]):
         return None
     return Found("secret", *match.span("secret"), match.end())
 
 
 def _find_bearer(text: str, at: int, _: int) -> Found | None:
-    match = _BEARER.match(text, at)
+    match = _P.BEARER.match(text, at)
     if match is None or not is_mixed(match["secret"]) or len(set(match["secret"])) <= DISTINCT:
         return None
     return Found("secret", *match.span("secret"), match.end())
@@ -212,37 +199,6 @@ _CLASSES = bytes(
 )
 _FULL = b"a" * LEAST
 ESCAPING = frozenset("\\%")
-_ESCAPE = lazy(r"\\[A-Za-z0-9]|%(?:25)?[0-9A-Fa-f]{2}|")
-"""What may stand right before a key and ends in a letter or digit."""
-_UUID = lazy(r"(?i:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})")
-_ISSUER = lazy(r"[A-Za-z][A-Za-z]{0,11}[0-9]{0,2}|[a-z][a-z0-9]{1,5}|[A-Z][A-Z0-9]{1,5}|v?[0-9]{1,2}|o?[0-9]{2,10}")
-_HEX = lazy(r"(?i:[0-9a-f]+)")
-_CHANGE = lazy(r"(?<=[0-9])(?=[A-Za-z])|(?<=[A-Za-z])(?=[0-9])")
-_SIGN = lazy("[-_]")
-_COUNTED = lazy(r"(?=[0-9]*[A-Za-z]{6})[A-Za-z]*[0-9]{6}[0-9]*[A-Za-z]|[A-Za-z]{6}[0-9]{6}")
-"""Long runs of both letters and digits, as no name has."""
-_ULID = lazy(r"(?i:0[0-7][0-9a-hjkmnp-tv-z]{24})")
-_IDENTIFIER = lazy(r"01[A-Za-z0-9]{20,24}(?![A-Za-z0-9])|k[a-zA-Z]DO")
-"""Identifiers of the agents' records, and of GitHub's."""
-_DATE = lazy(r"(?:19|20)[0-9]{2}-?[01][0-9]-?[0-3][0-9]")
-_VOWEL = lazy(r"[aeiouy]")
-_FILE = lazy(
-    r"\.(?:c?[jt]sx?|mjs|css|map|html?|json|ya?ml|toml|md|py|rs|go|rb|java|png|jpe?g|svg|gif|webp|woff2?|log|txt|jsonl|lock|zip|gz|tgz|pdf)\b"
-)
-_DOTTED = lazy(EDGE + r"(?:(?<!\.)[sbr]|(?<![._])[A-Za-z][A-Za-z0-9]{1,7}(?:\.[A-Za-z]{2,6}){0,2})\.\Z")
-_VAULT = lazy(r"[A-Za-z0-9]{24}(?![A-Za-z0-9])")
-_DIGEST_BEFORE = lazy(
-    r"(?i:h1|sha-?[0-9]{0,3}|md5|etag|integrity|checksum|hash|digest|fingerprint|x5t|kid|cursor|id)[\"'=:_ \\-]{1,6}\Z"
-)
-"""What names a digest or an identifier."""
-_NEXT_PART = lazy(r"\.[\w-]{16,400}")
-_DISCORD_TAIL = lazy(r"\.[\w-]{6}\.[\w-]{25,110}")
-_DISCORD_HEAD = lazy(r"[MNO][\w-]{21,27}")
-_BOT = lazy(r"(?<![\w.:-])[0-9]{8,10}:\Z")
-_SID = lazy(r"SK[0-9a-fA-F]{32}|AC[0-9a-f]{32}")
-_AUTH_TOKEN = lazy(
-    r"[\"'`\s,;:=|\\]{1,12}(?:[A-Za-z_.]{1,16}[\"'`\s,;:=|\\]{1,8}){0,6}(?P<secret>[0-9a-f]{32})(?![0-9A-Za-z])",
-)
 
 
 def find_tokens(text: str) -> Iterator[Found]:
@@ -272,18 +228,18 @@ def is_identifier_of_object(value: str) -> bool:
 
 def _look_at(text: str, start: int, stop: int) -> Found | None:
     if text[start - 1 : start] in ESCAPING:
-        escape = _ESCAPE.match(text, start - 1)
+        escape = _P.ESCAPE.match(text, start - 1)
         start = escape.end() if escape else start
     run = text[start:stop]
     special = _find_in_parts(text, start, stop)
-    if special is not None or _FILE.match(text, stop):
+    if special is not None or _P.FILE.match(text, stop):
         return special
     if _find_body(run) is None:
-        issuer = _DOTTED.search(text, max(0, start - 24), start) if text[start - 1 : start] == "." else None
+        issuer = _P.DOTTED.search(text, max(0, start - 24), start) if text[start - 1 : start] == "." else None
         if issuer is None or len(run) < DOTTED or not _is_dotted_body(run, issuer[0]):
             return Found("key", start, stop, stop) if _is_alone(text, start, stop) else None
         start = issuer.start()
-    while (tail := _NEXT_PART.match(text, stop)) and is_opaque(tail[0]) and is_random(tail[0]):
+    while (tail := _P.NEXT_PART.match(text, stop)) and is_opaque(tail[0]) and is_random(tail[0]):
         stop = tail.end()
     stop = find_end(text, stop)
     return Found("key", start, stop, stop)
@@ -292,13 +248,13 @@ def _look_at(text: str, start: int, stop: int) -> Found | None:
 def _find_in_parts(text: str, start: int, stop: int) -> Found | None:
     """Find the tokens of Twilio, Discord and Telegram, which have parts of fixed lengths and no word."""
     run = text[start:stop]
-    if len(run) == SID and _SID.fullmatch(run):
-        token = _AUTH_TOKEN.match(text, stop) if run.startswith("AC") else None
+    if len(run) == SID and _P.SID.fullmatch(run):
+        token = _P.AUTH_TOKEN.match(text, stop) if run.startswith("AC") else None
         return Found("twilio", *(token.span("secret") if token else (start, stop)), token.end() if token else stop)
-    if len(run) == BOT and (bot := _BOT.search(text, max(0, start - 12), start)):
+    if len(run) == BOT and (bot := _P.BOT.search(text, max(0, start - 12), start)):
         return Found("telegram", bot.start(), stop, stop)
-    tail = _DISCORD_TAIL.match(text, stop)
-    if tail and _DISCORD_HEAD.fullmatch(run) and _is_drawn(run.replace("-", "").replace("_", "")):
+    tail = _P.DISCORD_TAIL.match(text, stop)
+    if tail and _P.DISCORD_HEAD.fullmatch(run) and _is_drawn(run.replace("-", "").replace("_", "")):
         return Found("discord", start, tail.end(), tail.end())
     return None
 
@@ -307,7 +263,7 @@ def _is_alone(text: str, start: int, stop: int) -> bool:
     """Tell whether this is a random word behind capitals (``AKID…``), and no piece of a path or of longer Base64."""
     run = text[start:stop]
     bounded = run[:3].isupper() and run.isalnum() and not PIECED & {text[start - 1 : start], text[stop : stop + 1]}
-    if not bounded or not ALONE <= len(run) <= MOST_ALONE or _DIGEST_BEFORE.search(text, max(0, start - 24), start):
+    if not bounded or not ALONE <= len(run) <= MOST_ALONE or _P.DIGEST_BEFORE.search(text, max(0, start - 24), start):
         return False
     return is_opaque(run) and is_random(run) and is_irregular(run)
 
@@ -316,24 +272,24 @@ def _is_dotted_body(run: str, issuer: str) -> bool:
     """Tell whether what follows ``hvs.`` is a key; a name in a program may be as long, and one of Vault has no prefix."""
     plain = re.sub("[-_]", "", run)
     if len(issuer) == len("s."):
-        return _VAULT.match(run) is not None and is_irregular(run[:VAULT])
+        return _P.VAULT.match(run) is not None and is_irregular(run[:VAULT])
     long = max(map(len, re.split("[-_]", run))) >= BODY // 2
     return long and is_opaque(plain) and (is_random(plain) or is_irregular(plain))
 
 
 def _find_body(run: str) -> str | None:
     """Return the random body of a key; None when the run is none."""
-    for sign in _SIGN.finditer(run, 0, LONGEST_ISSUER + 1):
+    for sign in _P.SIGN.finditer(run, 0, LONGEST_ISSUER + 1):
         cut = sign.start()
         at = max(run.rfind("-", 0, cut), run.rfind("_", 0, cut)) + 1
-        if not _ISSUER.fullmatch(run, at, cut) or not run[0].isalpha():
+        if not _P.ISSUER.fullmatch(run, at, cut) or not run[0].isalpha():
             return None
         issuer, body = re.split("[-_]+", run[:cut].lower()), run[cut + 1 :]
-        if _UUID.fullmatch(body) and _is_keyish(issuer):
+        if _P.UUID.fullmatch(body) and _is_keyish(issuer):
             return body
         if _is_body(body, issuer, run[cut]):
-            named = not _is_keyish(issuer) and _IDENTIFIER.match(body) is not None
-            return None if named or _is_listed(issuer) or _UUID.search(run) or _DATE.match(body) else body
+            named = not _is_keyish(issuer) and _P.IDENTIFIER.match(body) is not None
+            return None if named or _is_listed(issuer) or _P.UUID.search(run) or _P.DATE.match(body) else body
     return None
 
 
@@ -351,13 +307,13 @@ def _is_body(body: str, issuer: list[str], sign: str) -> bool:
 
 
 def _is_random_part(part: str, issuer: list[str], sign: str) -> bool:
-    if _HEX.fullmatch(part):
+    if _P.HEX.fullmatch(part):
         told = _is_keyish(issuer) or (sign == "_" and len(issuer[0]) > 1)
-        short = all(len(word) < WORD or not _VOWEL.search(word) for word in issuer)
+        short = all(len(word) < WORD or not _P.VOWEL.search(word) for word in issuer)
         return len(part) >= HEX_BODY and not part.isdigit() and (told or short)
     if _is_keyish(issuer):
-        return len(_CHANGE.findall(part)) >= SOME_CHANGES or _is_drawn(part)
-    return _ULID.fullmatch(part) is None and _is_drawn(part)
+        return len(_P.CHANGE.findall(part)) >= SOME_CHANGES or _is_drawn(part)
+    return _P.ULID.fullmatch(part) is None and _is_drawn(part)
 
 
 def _is_drawn(part: str) -> bool:
@@ -368,10 +324,10 @@ def _is_drawn(part: str) -> bool:
         )
     if is_opaque(part) and (is_irregular(part) or is_random(part)):
         return True
-    if len(part) >= HEX_BODY and _COUNTED.search(part) and not _DATE.match(part):
+    if len(part) >= HEX_BODY and _P.COUNTED.search(part) and not _P.DATE.match(part):
         return True
-    return len(_CHANGE.findall(part)) * SHARE >= len(part) or (
-        len(part) >= URLSAFE_BODY and len(_CHANGE.findall(part)) * 6 >= len(part)
+    return len(_P.CHANGE.findall(part)) * SHARE >= len(part) or (
+        len(part) >= URLSAFE_BODY and len(_P.CHANGE.findall(part)) * 6 >= len(part)
     )
 
 

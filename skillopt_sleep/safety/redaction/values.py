@@ -9,11 +9,12 @@ import base64
 import binascii
 import itertools
 import math
-import re
 from collections import Counter
 from functools import lru_cache
 
-from skillopt_sleep.safety.redaction import LINE, QUOTE, lazy
+from skillopt_sleep.safety.redaction import Patterns
+
+_P = Patterns("values")
 
 DISTINCT = 5
 """Different characters that a generated key has more of; a stand-in repeats a few."""
@@ -28,31 +29,18 @@ CHANGES = 0.41
 TEXT = 12
 """Characters of Base64 that tell whether it is that of a text."""
 
-_DIGIT = lazy("[0-9]")
-_LETTER = lazy("[A-Za-z]")
-_ODD = lazy(r"[@#$%^&*~|+!].", re.DOTALL)
-_PARTS = lazy(r"[A-Za-z0-9]+")
-_CASES = lazy(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
-_COMMON = lazy(
-    r"(?:utf|sha|md|base|u?int|float|[xhvrkps]|es|py|ed|aes|rsa|rc|iso|mp|ipv|http|o?auth|vt|ec|id|no|step|test|part)"
-    r"\d{1,4}[a-z]{0,4}|argon2\w*|pbkdf2|bcrypt\w*|\d{1,3}(?:st|nd|rd|th|bits?|chars?|bytes?|[kmg]b)|\d+x\d+|0x[0-9a-f]{1,8}",
-    re.IGNORECASE,
-)
-_AMOUNT = lazy(r"\d{1,5}[A-Za-z]{1,3}\W*")
-"""Letters and digits in one word that are no secret: ``utf8``, ``sha256``, ``v2``, ``16GB``."""
-
 
 def is_mixed(value: str) -> bool:
     """Tell whether a value has letters and digits, and not just the same few, as generated keys do."""
-    return _DIGIT.search(value) is not None and _LETTER.search(value) is not None and len(set(value)) > DISTINCT
+    return _P.DIGIT.search(value) is not None and _P.LETTER.search(value) is not None and len(set(value)) > DISTINCT
 
 
 def looks_made(value: str) -> bool:
     """Tell whether a value is generated rather than written: a part mixes letters and digits, or it has odd signs."""
-    if (_ODD.search(value) and len(set(value)) > DISTINCT) or is_irregular(value):
+    if (_P.ODD.search(value) and len(set(value)) > DISTINCT) or is_irregular(value):
         return True
-    return not _AMOUNT.fullmatch(value) and any(
-        _has_both(part) and not _COMMON.fullmatch(part) for part in _PARTS.findall(value)
+    return not _P.AMOUNT.fullmatch(value) and any(
+        _has_both(part) and not _P.COMMON.fullmatch(part) for part in _P.PARTS.findall(value)
     )
 
 
@@ -64,7 +52,7 @@ def is_random(value: str) -> bool:
 
 def is_irregular(value: str) -> bool:
     """Tell whether small letters, capitals and digits follow each other as in no name: ``lxCZAIKONvV2efoUpE``."""
-    words = _CASES.findall(value)
+    words = _P.CASES.findall(value)
     length = sum(map(len, words))
     return any(length >= least and length < average * len(words) for least, average in SHORTEST_WORDS)
 
@@ -85,7 +73,7 @@ def encodes_a_pair(value: str) -> bool:
 
 def encodes_text(value: str) -> bool:
     """Tell whether this is the Base64 of a text: chance seldom makes a dozen bytes that can all be printed."""
-    plain = b"" if len(value) < TEXT or len(value) % 4 or _PARTS.sub("", value).strip("+/=") else _decode(value)
+    plain = b"" if len(value) < TEXT or len(value) % 4 or _P.PARTS.sub("", value).strip("+/=") else _decode(value)
     return bool(plain) and plain.isascii() and plain.decode("ascii").isprintable()
 
 
@@ -98,7 +86,7 @@ def _decode(value: str, altchars: bytes | None = None) -> bytes:
 
 def _has_both(part: str) -> bool:
     """Tell whether a run has letters and digits."""
-    return _DIGIT.search(part) is not None and _LETTER.search(part) is not None
+    return _P.DIGIT.search(part) is not None and _P.LETTER.search(part) is not None
 
 
 def is_opaque(value: str) -> bool:
@@ -110,12 +98,6 @@ MOST_PARTS = 40
 LEAST_PART = 12
 """Least characters of the continuation of a key with a variable length."""
 LONG_PART = 20
-_JOINED = rf"(?:[ \t]{{0,8}}[+.&]?[ \t]{{0,4}}_?{LINE}[+.&]?|[ \t]{{0,8}}[+.&])[ \t]{{0,4}}"
-_CONTINUED = lazy(
-    rf"(?:{LINE}|{QUOTE}{_JOINED}[brf]?{QUOTE})(?P<rest>[\w.+/=-]{{4,4000}})"
-    r"(?P<ends>[ \t]*(?:\\?[\"'`;,)]|\\?\r?\n|\Z))?"
-)
-"""What separates the halves of a key, and the second half, up to the end of a line or string."""
 
 
 def find_end(text: str, end: int) -> int:
@@ -124,7 +106,7 @@ def find_end(text: str, end: int) -> int:
     The rest must look random and be alone in its line.
     """
     for _ in range(MOST_PARTS):
-        rest = _CONTINUED.match(text, end)
+        rest = _P.CONTINUED.match(text, end)
         if rest is None or rest["ends"] is None or not _is_rest(rest["rest"]):
             break
         end = rest.end("rest")
@@ -133,7 +115,7 @@ def find_end(text: str, end: int) -> int:
 
 def join_parts(text: str, end: int) -> tuple[str, int] | None:
     """Return what continues at the end of a line or string, and where it begins; None when nothing does."""
-    rest = _CONTINUED.match(text, end)
+    rest = _P.CONTINUED.match(text, end)
     return (rest["rest"], rest.start("rest")) if rest else None
 
 
@@ -153,56 +135,15 @@ MADE = 16
 LONGEST_NAME = 72
 """Most characters of a value that is compared with its name."""
 
-_STANDS_FOR = lazy(
-    r"""\[redacted: | \$(?:[{(]|[A-Za-z_][\w:]*(?:[{\[]|\W{0,4}$)|\d\b) | \#[a-z][a-z-]*$ | <[^>\n]{0,80}>? | [({] | \#\{ | %(?:\w{1,40}%(?!\w)|[({]|[sd]\b)
-    | -{3} | \*{3} | [*&][a-z_]{1,40}$ | \[[A-Za-z _.-]{0,60}\]?$    # $TOKEN, <token>, {{token}}, %s, ****, [token]
-    | [\w-]{0,20}(?:\.{3}|\u2026) | (?:\w{1,20}://|urn:)         # what is left out; a URL, or a reference to a vault
-    | (?:your|my|the|an?|some|any|example|dummy|fake|sample|test|new|old|insert|enter|replace|not|real)[-_ ]
-        (?:[\w-]{1,20}[-_ ]){0,4}(?:key|token|secret|passw\w{0,10}|here|value|string)s?\b
-    | (?:your|example|placeholder|change[-_]?me|change[-_]?it|replace[-_]?me|redacted)
-    | (?:[\w-]{0,20}x{3,99}|-{2}|true|false|null|none|nil|undefined|string|str|bytes|number|integer|boolean|object|required
-        |optional|nullable|pass|pwd|pw|passw\w{0,10}|passphrase|secrets?|tokens?|bearer|basic|credentials?|hidden|masked|private
-        |public|unset|empty|missing|invalid|expired|default|hashed|encrypted|sensitive|confirmed|plaintext|text|value
-        |@\w{1,40}:|enabled|disabled|inherit|always|never|write|read|github|include|same-origin|omit|username|login)\W{0,9}$
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-"""How a value begins that only stands in for a secret."""
-_REFERENCE = lazy(
-    r"[a-z_$][\w$]{0,64}(?:\??\.[a-z_$][\w$]{0,64}){0,8}\??[(\[]"  # get_token(…), os.environ[…]
-    r"|[a-z_$][\w$]{0,64}(?:(?:\??\.|::)[a-z_$][\w$]{0,64}){1,8}\W{0,3}$"  # settings.secret, Auth::token
-    r"|(?:process\.env|os\.environ|import\.meta|System\.|env\.|config\.|self\.|this\.|secrets\.|var\.|data\.|local\.)",
-    re.IGNORECASE,
-)
-"""A name in a program, or a call or an access by name."""
-_CONSTANT = lazy(r"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
-_NUMBERED = lazy(r"(?:[a-z]{3,}|(?:[A-Z][a-z]{2,}|[a-z]{2,})[0-9]{0,2}(?:[A-Z][a-z]{2,}){1,6}|[A-Z][a-z]{2,})[0-9]")
-"""Names of one or more words, with a digit after or between them."""
-_NUMBER = lazy(r"[\d.,:_+-]*|0x[0-9a-fA-F]{1,8}|#[0-9a-fA-F]{3,8}")
-_HEX = lazy(r"[0-9a-f]*")
-_UUID = lazy(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
-_NO_SECRET = lazy(r"%[sd](?!\w)|\{[a-z_]*\}|abcdefghijklm|ABCDEFGHIJKLM")
-"""Signs of a template, or the alphabet."""
-_WORDS = lazy(r"_{0,2}[A-Za-z]{1,99}(?:[._/ -][A-Za-z]{1,99}){0,9}(?:-[0-9]{1,3}|_{1,2})?\W{0,3}")
-_PATH = lazy(r"(?:\w{1,20}:/)?(?:\.{0,2}|~|[A-Za-z]:)[/\\].*", re.DOTALL)
-_VARIABLE = lazy(r"[a-z]+(?:[A-Z][a-z]+)*(?:Password|Passphrase|Passwd|Secret|Token|Key)[0-9]{1,2}\b")
-_SENTENCE = lazy(
-    r"\b(?:the|your|you|is|are|must|be|to|for|and|or|not|with|please|enter|a|an|of|in|at|least|contain|again|forgot)\b",
-    re.IGNORECASE,
-)
-
-_KEPT = lazy(r"(?:cache|sort|partition|idempotency|primary|foreign|index|session)_?key", re.IGNORECASE)
-"""Names of keys that open nothing (``cache_key``), so that only a random value is a secret."""
-
 
 def is_stand_in(value: str) -> bool:
     """Tell whether a value only stands in for a secret: a variable, a placeholder, a word of a schema."""
-    return _STANDS_FOR.match(value) is not None
+    return _P.STANDS_FOR.match(value) is not None
 
 
 def _is_path(value: str) -> bool:
     """Tell whether a value is a path; Base64 may begin with a slash too."""
-    if _PATH.match(value) is None:
+    if _P.PATH.match(value) is None:
         return False
     random = len(value) >= 2 * MADE and is_mixed(value) and "." not in value and any(map(str.isupper, value))
     return not random
@@ -213,10 +154,10 @@ def _is_stated(value: str, name: str) -> bool:
     return not (
         is_stand_in(value)
         or _is_path(value)
-        or _NO_SECRET.search(value)
-        or (_REFERENCE.match(value) and not (is_random(value) or is_irregular(value)))
+        or _P.NO_SECRET.search(value)
+        or (_P.REFERENCE.match(value) and not (is_random(value) or is_irregular(value)))
         or (len(value) <= LONGEST_NAME and _normalize(value) == _normalize(name))
-        or (_NUMBER.fullmatch(value) and "pass" not in name.lower() and "pwd" not in name.lower())
+        or (_P.NUMBER.fullmatch(value) and "pass" not in name.lower() and "pwd" not in name.lower())
     )
 
 
@@ -226,7 +167,7 @@ def _normalize(value: str) -> str:
 
 def _is_assigned(value: str, name: str) -> bool:
     """Tell whether a value is a secret where a number, a word or a name in a program is possible too."""
-    plain = _NUMBER.fullmatch(value) or (
+    plain = _P.NUMBER.fullmatch(value) or (
         are_words(value) and not (is_random(value) or is_irregular(value)) and not encodes_text(value)
     )
     return _is_stated(value, name) and not plain
@@ -236,28 +177,28 @@ def _is_word(value: str, name: str) -> bool:
     """Tell whether a quoted password is a word, or a phrase."""
     words = value.split(" ")
     if len(words) > 3:  # noqa: PLR2004
-        return all(word.isalpha() and word.islower() for word in words) and not _SENTENCE.search(value)
+        return all(word.isalpha() and word.islower() for word in words) and not _P.SENTENCE.search(value)
     return value.isascii() and value.isalpha() and value.islower() and len(value) > LEAST and _is_stated(value, name)
 
 
 def is_variable(value: str, *, of_password: bool) -> bool:
     """Tell whether a value is the name of a secret or constant: ``SOME_NAME2``, ``userPassword2``."""
-    return _CONSTANT.fullmatch(value) is not None or (of_password and _VARIABLE.match(value) is not None)
+    return _P.CONSTANT.fullmatch(value) is not None or (of_password and _P.VARIABLE.match(value) is not None)
 
 
 def are_words(value: str) -> bool:
     """Tell whether a value is a word, or words joined by signs."""
-    return _WORDS.fullmatch(value) is not None
+    return _P.WORDS.fullmatch(value) is not None
 
 
 def is_sentence(words: str) -> bool:
     """Tell whether these words belong to a sentence, and not to a password."""
-    return _SENTENCE.search(words) is not None
+    return _P.SENTENCE.search(words) is not None
 
 
 def is_identifier(value: str) -> bool:
     """Tell whether a value is a name in a program with a number after it: ``Token2``, ``hashedPassword1``."""
-    return _NUMBERED.fullmatch(value) is not None and len(value) < 2 * MADE and not is_random(value)
+    return _P.NUMBERED.fullmatch(value) is not None and len(value) < 2 * MADE and not is_random(value)
 
 
 def is_secret_beside(value: str, name: str, which: str) -> bool:
@@ -274,8 +215,8 @@ def is_secret(  # noqa: PLR0911 -- one row for each sort of name
     """Tell whether the value of a name is a secret; ``which`` is the telling group, ``env`` a file of only settings."""
     made = is_mixed(value) and looks_made(value) and " " not in value
     match which:
-        case "any" | "key" if _KEPT.search(name):
-            return any(is_random(part) and not _HEX.fullmatch(part) for part in value.split("-"))
+        case "any" | "key" if _P.KEPT.search(name):
+            return any(is_random(part) and not _P.HEX.fullmatch(part) for part in value.split("-"))
         case "any":
             return name.isupper() and len(value) >= MADE and made and _is_assigned(value, name)
         case "query":
@@ -285,7 +226,7 @@ def is_secret(  # noqa: PLR0911 -- one row for each sort of name
         case "auth":
             return len(value) >= 2 * LEAST and (encodes_a_pair(value) or (made and _is_assigned(value, name)))
         case "uuid":
-            return _UUID.fullmatch(value) is not None
+            return _P.UUID.fullmatch(value) is not None
         case "heroku":
             return len(value) >= MADE and is_mixed(value) and _is_assigned(value, name)
     return _is_stated(value, name) if env else _is_likely(value, name, quoted=quoted, password=which == "word")
@@ -294,7 +235,7 @@ def is_secret(  # noqa: PLR0911 -- one row for each sort of name
 def _is_likely(value: str, name: str, *, quoted: bool, password: bool) -> bool:
     """Tell whether the value of a password or key is a secret where other things are possible too."""
     if not quoted:
-        likely = looks_made(value) or encodes_text(value) or _NUMBER.fullmatch(value) is not None
+        likely = looks_made(value) or encodes_text(value) or _P.NUMBER.fullmatch(value) is not None
         return likely and _is_assigned(value, name)
     if " " not in value:
         return _is_assigned(value, name) or (password and _is_word(value, name))
