@@ -12,6 +12,8 @@ import click
 from skillopt_sleep.cli.options import (
     all_option,
     as_json,
+    get_program_name,
+    list_place_arguments,
     night_options,
     open_workspace,
     place_options,
@@ -71,7 +73,8 @@ def show_command(night: str | None, in_browser: bool, everything: bool, as_json:
     if sys.stdout.isatty() and not as_json:
         from skillopt_sleep.reports.terminal import describe_screen
 
-        print_page(describe_screen(load_view(workspace, report), everything=everything))
+        view, place = load_view(workspace, report), list_place_arguments(flags)
+        print_page(describe_screen(view, program=get_program_name(), place=place, everything=everything))
         return
     click.echo(render_diagnostics(report).decode() if as_json else render_report(report), nl=False)
 

@@ -94,6 +94,12 @@ def number(count: int, noun: str = "", plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+def spell(count: int) -> str:
+    """Return a count at the beginning of a sentence: ``Two``, ``12``."""
+    words = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+    return words[count] if count < len(words) else f"{count:,}"
+
+
 def list_left_out(*, out_of_scope: int = 0, older: int = 0, unplaced: int = 0) -> tuple[str, ...]:
     """Return the sessions that were left out, by reason."""
     rows = (
@@ -165,7 +171,7 @@ def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:
     return (
         ("model calls", number(spend.calls), number(caps.calls)),
         ("tokens", number(spend.tokens), number(caps.tokens)),
-        ("money", money(spend), f"${caps.usd:,.2f}"),
+        ("dollars", money(spend), f"${caps.usd:,.2f}"),
         ("minutes", f"{spend.seconds / 60:.1f}", f"{caps.minutes:g}"),
     )
 

@@ -12,7 +12,7 @@ from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Caps, Spend
 from skillopt_sleep.night.report import GateAction, Loading, NightReport, NightState, StoppedBy
 from skillopt_sleep.reports.blocks import Tone
-from skillopt_sleep.reports.formatting import WORDS, describe_errors, number, plain, score, sentence
+from skillopt_sleep.reports.formatting import WORDS, describe_errors, number, plain, score, sentence, spell
 from skillopt_sleep.reports.measurements import describe_gains, describe_shortfall, paired_trials
 from skillopt_sleep.reports.rows import Outcome, list_said, list_tasks
 
@@ -78,7 +78,7 @@ def _outdated(report: NightReport) -> Headline:
         "the change no longer fits your file",
         _join(f"A change to your agent's instructions was proposed, but {plain(stale)}.", describe_gains(report)),
         "None of your files has changed. The next night starts from your edited file.",
-        (Step(f"skillopt-sleep show {plain(report.night)}", "shows the change, to take over by hand"),),
+        (Step(f"skillopt-sleep show {plain(report.night)} --all", "shows the change, to take over by hand"),),
     )
 
 
@@ -162,7 +162,7 @@ def _without_gate(report: NightReport) -> Headline:
 def _adoption(report: NightReport) -> tuple[Step, ...]:
     night = plain(report.night)
     return (
-        Step(f"skillopt-sleep show {night}", "shows the exact change"),
+        Step(f"skillopt-sleep show {night} --all", "shows the exact change"),
         Step(f"skillopt-sleep adopt {night}", "applies it to your files"),
         Step(f"skillopt-sleep revert {night}", "undoes it later, byte for byte"),
     )
@@ -199,7 +199,9 @@ def _undecided(report: NightReport) -> Headline:
         title, now = "what you said waits for your word", "None of your files has changed. Adopt what you want."
         return Headline(Ending.UNDECIDED, title, _join(said, shortfall), now, steps)
     if report.pending:
-        said = f"{number(len(report.pending), 'change')} could not be decided yet; the next night continues the test."
+        rules = sum(len(pending.rules) for pending in report.pending)
+        said = f"{spell(rules)} {'rule' if rules == 1 else 'rules'} could not be decided yet"
+        said += "; the next night continues the test."
         return _no_decision("no decision yet", said, shortfall)
     if means := _compare_means(report):
         said = "It could not be decided whether the change helps."

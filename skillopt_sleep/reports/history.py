@@ -207,12 +207,12 @@ def _compare_ends(weeks: Sequence[Week]) -> str:
     if not weeks:
         return "Too little was typed here so far to say how often you correct your agent."
     last = _compute_rate(weeks[-SPAN:])
-    if len(weeks) <= SPAN:
+    if len(weeks) < 2 * SPAN:
         return f"You corrected your agent in {last:.0f} of 100 prompts so far."
     first = _compute_rate(weeks[:SPAN])
     also = "too" if round(first) == round(last) else ""
     was = f"in the first four weeks it was {first:.0f}"
-    return f"You corrected your agent in {last:.0f} of 100 prompts these four weeks; {f'{was} {also}'.strip()}."
+    return f"You corrected your agent in {last:.0f} of 100 prompts in the last four weeks; {f'{was} {also}'.strip()}."
 
 
 def _compute_rate(weeks: Sequence[Week]) -> float:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.noise import ENOUGH, SUSPICIOUS, AATest, NoiseReport
-from skillopt_sleep.gate.pending import SAID
 from skillopt_sleep.gate.rule import Verdict, exact_error
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.task import DECIDING, Shortfall
@@ -56,15 +55,15 @@ def _gain(trial: TrialReport) -> str:
     improved, worsened = len(trial.improved) or "none", len(trial.worsened) or "none"
     tasks = max(trial.tasks, trial.tasks_in_all)
     document = DOCUMENTS.get(trial.document, plain(trial.document))
-    said = f"Replayed with the changed {document} on {number(tasks, 'different task')} of yours"
+    said = f"Replayed with and without the change of the {document} on {number(tasks, 'different request')} of yours"
     if trial.tasks < tasks:
         said += f", {trial.tasks} of them tonight"
     if trial.since:
         decision = trial.decision
-        said += f": tonight {improved} improved and {worsened} got worse; over all nights"
-        said += f" {number(decision.wins, 'win')} and {number(decision.losses, 'loss', 'losses')}."
+        said += f": tonight {improved} came out better and {worsened} worse; over all nights"
+        said += f" {number(decision.wins, 'replay')} better and {decision.losses or 'none'} worse."
     else:
-        said += f": {improved} improved, {worsened} got worse."
+        said += f": {improved} came out better, {worsened} worse."
     if trial.worsened or trial.losses_before:
         said += f" {describe_regressions(trial)}"
     if tasks < DECIDING:
@@ -93,16 +92,12 @@ def describe_regressions(trial: TrialReport) -> str:
 
 
 def describe_pending(pending: PendingReport, night: str = "") -> str:
-    """Return what an undecided change still needs, and its tally so far; ``night`` is the night that reports it."""
+    """Return what an undecided change still needs; ``night`` is the night that reports it."""
     since = "tonight" if pending.since == night else f"in night {plain(pending.since)}"
     nights = f", in {number(pending.nights, 'night')} so far" if pending.nights > 1 else ""
-    tally = Tally(wins=pending.wins, losses=pending.losses, ties=pending.ties)
     if pending.you_said_so:
-        return f"{SAID}: {pending.you_said_so}; it waits for your word: adopt it with --edit {' '.join(pending.edits)}"
-    promising = "promising, yours to adopt by hand (--undecided); " if pending.promising else ""
-    return (
-        f"{promising}needs {plain(pending.needs)} to be accepted; so far {tally.in_words}; first tried {since}{nights}"
-    )
+        return plain(pending.you_said_so)
+    return f"needs {plain(pending.needs)} to be proven; first tried {since}{nights}"
 
 
 def describe_account(account: Account) -> str:
@@ -219,10 +214,10 @@ def list_remarks(rows: Sequence[TaskRow], trials: Sequence[TrialReport]) -> Iter
 
 
 def list_trials(report: NightReport) -> Iterator[str]:
-    """Yield every trial of the night in a sentence."""
+    """Yield what the strict rule decided; what the paired rule counted is said of each rule."""
     for trial in report.trials:
-        said = sentence(trial.decision.why) if trial.k is None else f"{describe_trial(trial)}."
-        yield f"The {DOCUMENTS.get(trial.document, plain(trial.document))}: {said}"
+        if trial.k is None:
+            yield f"The {DOCUMENTS.get(trial.document, plain(trial.document))}: {sentence(trial.decision.why)}"
     if report.accepted and report.gate_mode == "strict" and report.trials:
         yield "Every task was replayed once each way, so part of the difference may be luck."
 

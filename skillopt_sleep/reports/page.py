@@ -105,7 +105,7 @@ def _open_templates(kind: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"short": plain, "grade": _grade}
+    templates.filters |= {"short": plain, "grade": _grade, "spans": _mark_code}
     if kind == "md":
         templates.filters |= {
             "cell": cell,
@@ -113,6 +113,19 @@ def _open_templates(kind: str) -> Environment:
             "diff": lambda lines: Markup(_fence(lines)),  # noqa: S704  so does a code block
         }
     return templates
+
+
+def _mark_code(text: str) -> str:
+    """Return a text for a page; what stands between backticks is marked as code."""
+    from markupsafe import Markup  # noqa: PLC0415
+
+    parts = drop_unprintable(text).split("`")
+    if len(parts) % 2 == 0:  # the last backtick closes nothing
+        parts[-2:] = ["`".join(parts[-2:])]
+    marked: str = Markup().join(
+        Markup("<code>{}</code>").format(part) if index % 2 else part for index, part in enumerate(parts)
+    )
+    return marked
 
 
 def _fence(lines: Sequence[str]) -> str:

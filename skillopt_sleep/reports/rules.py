@@ -49,7 +49,7 @@ class State(enum.StrEnum):
 
 
 GROUPS = {
-    State.PROVEN: ("Proven", "on requests the rule was not written from"),
+    State.PROVEN: ("Proven", "by replaying requests of yours that the rule was not written from"),
     State.UNTESTED: ("Not tested", "testing is switched off; read them before you adopt them"),
     State.PROMISING: ("Promising", "not proven yet, and tried further; yours to adopt by hand"),
     State.SAID: (
@@ -115,7 +115,9 @@ class RuleView(Struct, frozen=True, kw_only=True):
         if not self.wins + self.losses + self.ties:
             return ""
         said = f"{self.wins or 'none'} better, {self.losses or 'none'} worse, {self.ties or 'none'} the same"
-        return said + (f", at {number(self.requests, 'request')}" if self.requests else "")
+        if not self.requests:
+            return said
+        return f"{said}: {number(self.wins + self.losses + self.ties, 'replay')} of {number(self.requests, 'request')}"
 
     @property
     def adopt(self) -> str:
@@ -169,7 +171,9 @@ def _describe_rule(
     live: Mapping[str, str],
 ) -> RuleView:
     edit = applied.edit
-    paths = {change.kind: relative_to_project(change.path, report.project) for change in report.documents[::-1]}
+    paths = [
+        relative_to_project(change.path, report.project) for change in report.documents if change.kind == edit.document
+    ]
     trial = next((trial for trial in report.trials if edit.id in trial.edits), None)
     proven = trial is not None and trial.k is not None and trial.decision.verdict is Verdict.ACCEPT
     pairs = trial.decision.pairs if trial else 0
@@ -179,7 +183,7 @@ def _describe_rule(
         state=state,
         text=_clip_rule(edit.anchor if edit.op is EditOp.DELETE else edit.text),
         does=f"{OPERATIONS[edit.op]} the {DOCUMENTS[edit.document]}",
-        path=paths.get(edit.document, ""),
+        path=" and ".join(paths),
         instead_of=_clip_rule(edit.anchor) if edit.op is EditOp.REPLACE else "",
         reason=plain(edit.reason, REASON_CHARACTERS),
         quotes=_list_quotes(edit.task_ids, report),
@@ -191,7 +195,7 @@ def _describe_rule(
         requests=max(trial.tasks, trial.tasks_in_all) if trial else 0,
         trial=describe_trial(trial) if trial and trial.k is not None else "",
         odds=f"A useless rule gets this far in at most {chance(trial.k or 0)} of cases." if proven and trial else "",
-        cost=f"{number(pairs, 'pair')} of replays tonight, without and with it" if pairs else "",
+        cost=f"{number(2 * pairs, 'replay')} tonight, half of them without the rule" if pairs else "",
         places=places.get(edit.id, ()),
         live=name_day(live.get(edit.id, "")),
     )

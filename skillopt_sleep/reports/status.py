@@ -166,7 +166,7 @@ def _list_waiting(status: Status) -> Iterator[Facts | Cell]:
         yield Line("A change waits for you:", Tone.GOOD)
         yield Facts(
             (
-                (f"skillopt-sleep show {night}", "shows the exact change"),
+                (f"skillopt-sleep show {night}", "shows what it is, and how it was tested"),
                 (f"skillopt-sleep adopt {night}", "applies it to your files"),
             )
         )

@@ -45,8 +45,12 @@ def describe_screen(
     return (
         Section("", (lead, night.text, *loads)),
         Section("What to do now", (night.now, *([Facts(steps)] if steps else ()))),
-        *(_describe_group(group, everything=everything) for group in night.groups),
+        *(
+            _describe_group(group, f"{program} adopt {night.night}{place}", everything=everything)
+            for group in night.groups
+        ),
         Section("Tested", tuple(_list_tests(night)) if everything else ()),
+        *(_describe_changes(night) if everything else ()),
         Section("Figures", tuple(_list_figures(night, everything=everything))),
         Section("Worth knowing", tuple(_list_notes(night.notes, len(night.notes) if everything else MOST_NOTES))),
     )
@@ -66,29 +70,28 @@ def _complete(command: str, program: str, place: str, again: Sequence[str]) -> s
     return command.replace("skillopt-sleep", program, 1)
 
 
-def _describe_group(group: Group, *, everything: bool) -> Section:
+def _describe_group(group: Group, adopt: str, *, everything: bool) -> Section:
     most = len(group.rules) if everything else MOST.get(group.state, 0)
-    items = Items([list(_describe_rule(rule, everything=everything)) for rule in group.rules[:most]])
+    items = Items([list(_describe_rule(rule, adopt, everything=everything)) for rule in group.rules[:most]])
     return Section(
         f"{group.title}: {group.note}", (*([items] if most else []), *count_rest(len(group.rules), most, "rule"))
     )
 
 
-def _describe_rule(rule: RuleView, *, everything: bool) -> Iterator[Cell]:
+def _describe_rule(rule: RuleView, adopt: str, *, everything: bool) -> Iterator[Cell]:
     yield rule.text
     quotes = rule.quotes if everything else rule.quotes[:1]
     yield from (f"you said: “{quote.words}”{f', {quote.day}' if quote.day else ''}" for quote in quotes)
     where = f"{rule.does} {rule.path}".rstrip() + (f"; live since {rule.live}" if rule.live else "")
     if rule.tally:
         yield Line(rule.tally, Tone.GOOD if rule.state is State.PROVEN else Tone.PLAIN)
-    if rule.moments and everything:
-        yield rule.moments
+    yield from filter(None, (rule.moments, rule.odds) if everything else ())
     if rule.state in {State.PROVEN, State.UNTESTED, State.PROMISING} or not rule.why:
         yield Line(where, Tone.QUIET)
     if rule.why and not rule.trial:  # else the tally says it
         yield Line(rule.why, Tone.QUIET)
-    if rule.adopt and everything:
-        yield Line(f"to adopt it alone: {rule.adopt}", Tone.QUIET)
+    if rule.adopt and (everything or rule.state in {State.SAID, State.PROMISING}):
+        yield Line(f"to adopt it alone: {adopt} {rule.adopt}", Tone.QUIET)
 
 
 def _list_tests(night: NightView) -> Iterator[Part]:
@@ -100,6 +103,19 @@ def _list_tests(night: NightView) -> Iterator[Part]:
     yield from night.remarks
 
 
+def _describe_changes(night: NightView) -> Iterator[Section]:
+    """Yield each changed file with its diff."""
+    for title, lines, more in night.changes:
+        left = [f"{more} more lines are in diagnostics.json"] if more else []
+        yield Section(title, (*(Line(line, _tone_change(line)) for line in lines), *left))
+
+
+def _tone_change(line: str) -> Tone:
+    if line.startswith(("---", "+++", "@@")):
+        return Tone.QUIET
+    return {"+": Tone.GOOD, "-": Tone.BAD}.get(line[:1], Tone.PLAIN)
+
+
 def _list_notes(notes: Sequence[str], most: int) -> Iterator[Part]:
     if notes:
         yield Items([[note] for note in notes[:most]])
@@ -107,7 +123,10 @@ def _list_notes(notes: Sequence[str], most: int) -> Iterator[Part]:
 
 
 def _list_figures(night: NightView, *, everything: bool) -> Iterator[Part]:
-    spent = "; ".join(f"{used} of {cap} {what}" for what, used, cap in night.costs) or "nothing: no model was called"
+    spent = (
+        "; ".join(f"{used} of {cap} {'' if what == 'dollars' else what}".rstrip() for what, used, cap in night.costs)
+        or "nothing: no model was called"
+    )
     rows: list[tuple[str, Cell]] = [("read", night.read), ("spent", spent)]
     if everything:
         rows += [("", text) for text in night.cost_remarks]

@@ -28,6 +28,7 @@ from skillopt_sleep.reports.formatting import (
     plain,
     plain_lines,
     sentence,
+    spell,
     spending_rows,
     times,
     total_spend,
@@ -185,17 +186,21 @@ def _summarize(headline: Headline, groups: Sequence[Group]) -> str:
     proven, tried = rules.get(State.PROVEN, ()), len(rules.get(State.WAITING, ())) + len(rules.get(State.PROMISING, ()))
     if headline.ending is Ending.ACCEPTED and headline.title == "a change is ready" and proven:
         count, live = len(proven), sum(bool(rule.live) for rule in proven)
-        said = "One rule is proven" if count == 1 else f"{count} rules are proven"
+        said = "One rule is proven" if count == 1 else f"{spell(count)} rules are proven"
         waits = "waits for you" if count == 1 else "wait for you"
         said += f" and {waits}" if not live else " and live" if live == count else f", {live} of them live"
-        return said + {0: ".", 1: "; another is being tried."}.get(tried, f"; {tried} more are being tried.")
+        return said + {0: ".", 1: "; another is being tried."}.get(
+            tried, f"; {spell(tried).lower()} more are being tried."
+        )
     if headline.ending is Ending.UNDECIDED and tried and State.SAID not in rules:
-        return f"{'One rule is' if tried == 1 else f'{tried} rules are'} being tried; nothing changes yet."
+        return f"{'One rule is' if tried == 1 else f'{spell(tried)} rules are'} being tried; nothing changes yet."
     return sentence(headline.title)
 
 
 def _list_facts(report: NightReport) -> Iterator[tuple[str, str]]:
     spend, counts = total_spend(report), report.counts
+    if not (spend.calls or counts.sessions or counts.corrections):
+        return
     yield number(spend.calls), f"{'calls' if spend.calls != 1 else 'call'} of {number(report.caps.calls)}"
     yield money(spend), f"of ${report.caps.usd:,.2f}"
     if report.spend.seconds:

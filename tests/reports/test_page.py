@@ -130,7 +130,9 @@ def test_page_says_whether_the_agent_loads_it():
     ):
         report = replace(ACCEPTED, replay=replace(ACCEPTED.replay, loading=loading))
         assert f'<p class="{word}">' in render_page(describe_night(report))
-    assert 'class="loads' not in render_page(describe_night(LOGGED_OUT))
+    failed = render_page(describe_night(LOGGED_OUT))
+    assert '<p class="loads no cause">' in failed
+    assert "not logged in: run <code>claude</code> and type /login" in failed
 
 
 def test_page_offers_the_rules_that_can_be_adopted():
@@ -205,7 +207,10 @@ def history(*, weeks=8, text="Cut a branch first."):
 def test_index_compares_the_first_weeks_with_the_last():
     """As a fact, in one sentence; with the account, what is live, and the nights."""
     page = render_index(history())
-    assert "You corrected your agent in 4 of 100 prompts these four weeks; in the first four weeks it was 22." in page
+    assert (
+        "You corrected your agent in 4 of 100 prompts in the last four weeks; in the first four weeks it was 22."
+        in page
+    )
     assert "41 rules tried, 9 proven: at most 2 of 9 by chance." in page
     assert "skillopt-sleep revert n-1 --edit e-1" in page
     assert f'href="nights/{PAIRED.night}/report.html"' in page

@@ -12,8 +12,8 @@ function compose() {
     return edits.length ? command.dataset.base + " " + edits.join(" ") + flag + command.dataset.options : "";
   });
   const line = calls.filter(Boolean).join(" && ");
-  command.textContent = line || "Tick the rules you want.";
-  copy.disabled = !line;
+  command.textContent = line;
+  document.querySelector(".bar").hidden = !line;
 }
 
 async function copyCommand() {
