@@ -1,8 +1,20 @@
-"""``python -m skillopt_sleep``: the same program as the console script."""
+"""The program: ``python -m skillopt_sleep``, and what the console script calls."""
 
 from __future__ import annotations
 
-from skillopt_sleep.cli import main
+import signal
+
+
+def main() -> None:
+    """Run the program; Ctrl-C ends it without a traceback even while its modules are still being imported."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:  # under nohup it is ignored, and stays so
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from skillopt_sleep.cli import main as run_program  # noqa: PLC0415  may be interrupted
+
+    signal.signal(signal.SIGINT, handler)
+    run_program()
+
 
 if __name__ == "__main__":
     main()

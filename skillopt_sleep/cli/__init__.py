@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, Command] = {
     "dry-run": Command("run", "Show tonight's tasks and expected calls; spends nothing."),
     "schedule": Command("schedule", "Run a night every night, for one project or many."),
     "unschedule": Command("schedule", "Remove the nightly run; your crontab is as it was before."),
-    "daemon": Command("daemon", "Run the scheduled nights in the foreground, as in a container."),
+    "daemon": Command("schedule", "Run the scheduled nights in the foreground, as in a container."),
     "status": Command("show", "Show the last nights, and what waits for you."),
     "show": Command("show", "Show the whole report of a night (default: the last one)."),
     "why": Command("show", "Show where a rule came from: your words, the tasks, the test."),
@@ -48,11 +48,11 @@ COMMANDS: Mapping[str, Command] = {
     "harvest": Command("harvest", "Read new sessions into the inbox; print or export them."),
     "forget": Command("harvest", "Delete what is kept of a session, or of all, for good."),
     "plugin": Command("setup", "Install or remove the plugin for Claude Code or Codex."),
-    "checks": Command("checks", "List, approve or remove the commands that may score replays."),
+    "checks": Command("adopt", "List, approve or remove the commands that may score replays."),
     "uninstall": Command("setup", "Remove schedule and plugins; on request rules and data too."),
     "settings": Command("setup", "Print every setting, its value, and where the value came from."),
     "train": Command("train", "Train a skill on a dataset, or on the tasks of your own nights."),
-    "eval": Command("eval", "Score skills on a dataset, under one model or several."),
+    "eval": Command("train", "Score skills on a dataset, under one model or several."),
     "demo": Command("run", "Run a night on bundled sample sessions, with a simulated agent."),
 }
 """Every command, in the order a newcomer meets them; listing them imports none."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from skillopt_sleep.cli.options import as_json, data_dir_option, open_workspace, place_options, print_json
+from skillopt_sleep.cli.options import as_json, data_dir_option, open_workspace, place_options, print_json, print_text
 from skillopt_sleep.errors import Refused, UsageError
 from skillopt_sleep.model import Json
 
@@ -72,14 +72,13 @@ def harvest_command(
         if as_json:
             print_json(counts | {"steps": steps, "skipped": filed.skipped})
         else:
-            click.echo(
+            note = list_left_out(out_of_scope=left_out[Place.OTHER], unplaced=left_out[Place.UNKNOWN])
+            print_text(
                 f"{filed.seen} files, {filed.read} read: {len(shown)} sessions with {prompts} new prompts;"
-                f" {counts['waiting']} sessions wait to be mined."
+                f" {counts['waiting']} sessions wait to be mined.",
+                *([_describe_steps(workspace, steps)] if workspace.settings.keep_steps else []),
+                *([f"Left out: {'; '.join(note)}."] if note else []),
             )
-            if workspace.settings.keep_steps:
-                click.echo(_describe_steps(workspace, steps))
-            if note := list_left_out(out_of_scope=left_out[Place.OTHER], unplaced=left_out[Place.UNKNOWN]):
-                click.echo(f"Left out: {'; '.join(note)}.")
     for skip in filed.skipped:
         where = f"{skip.path}:{skip.line}" if skip.line else skip.path
         times = f" ({skip.count} times)" if skip.count > 1 else ""
@@ -104,7 +103,7 @@ def forget_command(session: str | None, everything: bool, yes: bool, data_dir: s
     SESSION is an id, or the beginning of one, as `harvest --sessions` prints it. A forgotten session is never read
     again, although the agent still has its file. Rules that rest on it, and reports about them, stay: they are listed.
     """
-    from skillopt_sleep.reports.formatting import plain, to_json
+    from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.usecases.forget import describe_session, find_sessions, forget_sessions
 
     if bool(session) == everything:
@@ -118,10 +117,9 @@ def forget_command(session: str | None, everything: bool, yes: bool, data_dir: s
         click.confirm(f"Forget {what} for good?", abort=True, err=True)
     done = forget_sessions(workspace, found)
     if as_json:
-        click.echo(to_json(done).decode())
+        print_json(done)
         return
-    for line in _describe_forgotten(done):
-        click.echo(plain(line))
+    print_text(*map(plain, _describe_forgotten(done)))
 
 
 def _describe_forgotten(done: Forgotten) -> list[str]:

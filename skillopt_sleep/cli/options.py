@@ -1,23 +1,30 @@
-"""Options that several commands share, the workspace made from them, and the caps of ``train`` and ``eval``."""
+"""What commands share: options, the workspace made from them, answers, and the progress of long work."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
 
 from skillopt_sleep.agents import home_options, label_of_source, list_unusable_agents
-from skillopt_sleep.errors import UsageError
+from skillopt_sleep.errors import Interrupted, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.registry import Kind, names
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from skillopt_sleep.model import ports
+    from skillopt_sleep.model.call import Spend
     from skillopt_sleep.reports.blocks import Page
     from skillopt_sleep.usecases.workspace import Workspace
 
@@ -33,12 +40,6 @@ CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_min
 
 RESUME_HINT = "; the same command continues, and nothing is paid for twice"
 """Appended to the message when ``train`` or ``eval`` is interrupted."""
-
-RETRY_ROOM = 1.25
-"""The default cap on calls as a multiple of the calls planned: retries are calls too."""
-
-MIN_RETRIES = 16
-"""Calls above those planned that the default cap allows at least, so that a failing service shows its own error."""
 
 
 def _combine(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -131,7 +132,6 @@ def print_page(page: Page, *, paged: bool = True) -> None:
     Without ``paged`` it is printed as it is: nobody may be there to turn the page.
     """
     import shutil
-    import sys
 
     from skillopt_sleep.reports.blocks import render_plain, render_styled
 
@@ -147,6 +147,21 @@ def print_page(page: Page, *, paged: bool = True) -> None:
         click.echo(text)
     else:
         click.echo_via_pager(f"{text}\n")
+
+
+def print_answer(value: object, describe: Callable[..., Page], *, as_json: bool, **options: bool) -> None:
+    """Print a value as JSON, or the page that ``describe`` makes of it."""
+    if as_json:
+        print_json(value)
+    else:
+        print_page(describe(value, **options))
+
+
+def print_text(*lines: str) -> None:
+    """Print lines as a page: they are wrapped on a terminal, and commands in them stand out."""
+    from skillopt_sleep.reports.blocks import Section
+
+    print_page((Section("", lines),))
 
 
 def print_lines(lines: Iterable[str], *, indent: str = "", quiet: bool = False) -> list[str]:
@@ -191,7 +206,6 @@ def get_program_name() -> str:
     """How this program is called here: by its name, the script of its checkout, or its interpreter."""
     import shlex
     import shutil
-    import sys
 
     if shutil.which("skillopt-sleep"):
         return "skillopt-sleep"
@@ -267,6 +281,18 @@ def open_workspace(
     return workspace
 
 
+def ask_about_receivers(*workspaces: Workspace) -> None:
+    """Ask on a terminal, before a night, about every provider that has not had these sessions yet.
+
+    Raises ``NotAllowed`` after a no.
+    """
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        from skillopt_sleep.usecases.permissions import ask_first
+
+        for workspace in workspaces:
+            ask_first(workspace, lambda question: click.confirm(f"{question}. Do you agree, from now on?", err=True))
+
+
 def _print_notices(notices: Iterable[str]) -> None:
     """Print on stderr what was found and repaired along the way."""
     for line in dict.fromkeys(notices):
@@ -293,14 +319,75 @@ def _find_project(folder: Path) -> Path:
     return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
-def choose_call_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  whatever has the four caps
-    """The cap on calls of a run that plans this many; None when a cap of any kind is given."""
-    if any(getattr(config, cap) is not None for cap in CAPS):
-        return None
-    return max(math.ceil(calls * RETRY_ROOM), calls + MIN_RETRIES)
+STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
+"""Ctrl-C, a service manager, a closed terminal. Signals that are ignored, as under nohup, stay ignored."""
 
 
-def describe_caps(config: Any, calls: int) -> str:  # noqa: ANN401  as above
-    """The caps in force, the default one included."""
-    given = [f"{value:,g} {unit}" for cap, unit in CAPS.items() if (value := getattr(config, cap)) is not None]
-    return ", ".join(given) or f"{choose_call_cap(config, calls):,} calls"
+class _Bar:
+    """``ports.Progress`` as one line on stderr."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("starting", total=None, spend="")
+
+    def begin(self, total: int) -> None:
+        """Start the bar anew."""
+        self._progress.reset(self._task, total=total)
+
+    def step(self) -> None:
+        """Advance the bar."""
+        self._progress.advance(self._task)
+
+    def spent(self, phase: str, spend: Spend) -> None:
+        """Show the phase and what was spent."""
+        usd = f" · {spend.usd:.2f} USD" if spend.usd else ""
+        self._progress.update(self._task, description=phase, spend=f"{spend.calls} calls{usd}")
+
+
+@contextmanager
+def show_progress(hint: str = "") -> Iterator[ports.Progress | None]:
+    """Show a progress bar on stderr, None where there is no terminal; a stopping signal raises ``Interrupted``.
+
+    ``hint`` is appended to the message of that error.
+    """
+    with _stop_on_signal(hint):
+        if not sys.stderr.isatty():
+            yield None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description:<16}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[spend]}"),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            yield _Bar(progress)
+
+
+@contextmanager
+def _stop_on_signal(hint: str) -> Iterator[None]:
+    """Raise ``Interrupted`` for the first signal; later ones are ignored until the program has ended."""
+    numbers = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
+
+    def stop(signum: int, _frame: FrameType | None) -> None:
+        for number in before:
+            signal.signal(number, _ignore)
+        before.clear()
+        raise Interrupted(f"stopped by {signal.Signals(signum).name}{hint}", signum=signum)
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignore(_signum: int, _frame: FrameType | None) -> None:
+    """Used instead of ``SIG_IGN``, which children inherit and Python complains about for a pending signal."""

@@ -12,13 +12,16 @@ import click
 from skillopt_sleep.cli.options import (
     RESUME_HINT,
     as_json,
+    ask_about_receivers,
     get_program_name,
     list_place_arguments,
     night_options,
     open_workspace,
     place_options,
+    print_answer,
     print_json,
     print_page,
+    show_progress,
     typed_options,
 )
 from skillopt_sleep.errors import BudgetSpent, DiskError, Refused, UsageError
@@ -74,11 +77,10 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
     if dry_run:
         _print_dry_run(workspace, tasks, as_json=as_json)
         return
-    from skillopt_sleep.cli.progress import show_progress
     from skillopt_sleep.storage.lock import is_locked
 
-    if tasks is None and sys.stdin.isatty() and sys.stderr.isatty():
-        _ask_first(workspace)
+    if tasks is None:
+        ask_about_receivers(workspace)
     if sys.stderr.isatty():
         print_price(open_workspace(flags), tasks)
     with show_progress() as progress:
@@ -111,7 +113,6 @@ def demo_command(folder: Path | None, world: str, as_json: bool) -> None:
     """
     import platformdirs
 
-    from skillopt_sleep.cli.progress import show_progress
     from skillopt_sleep.usecases.plan import plan_night
     from skillopt_sleep.usecases.run import run_night
 
@@ -151,19 +152,14 @@ def audit_command(task_file: Path | None, as_json: bool, **flags: Json | Path) -
     Both sides are byte for byte the same, so the verdict must not be "accept", and every difference is noise. Nothing
     is proposed, staged or counted as tried; it costs as much as testing one rule.
     """
-    from skillopt_sleep.cli.progress import show_progress
+    from skillopt_sleep.reports.measurements import describe_aa_test
     from skillopt_sleep.usecases.run import run_aa_test
 
     workspace = open_workspace(flags)
     tasks = read_tasks(task_file) if task_file is not None else None
     with show_progress() as progress:
         found = run_aa_test(workspace, tasks, progress)
-    if as_json:
-        print_json(found)
-        return
-    from skillopt_sleep.reports.measurements import render_audit
-
-    click.echo(render_audit(found))
+    print_answer(found, describe_aa_test, as_json=as_json)
 
 
 @click.command("try")
@@ -197,8 +193,7 @@ def try_command(
     6 a night is running · 7 disk · 8 the file cannot be used
     130 / 143 interrupted
     """  # noqa: D301  \b tells click to keep the lines
-    from skillopt_sleep.cli.progress import show_progress
-    from skillopt_sleep.reports.try_report import describe_price, render_try
+    from skillopt_sleep.reports.measurements import describe_price, describe_try
     from skillopt_sleep.usecases.adapters import get_night_caps
     from skillopt_sleep.usecases.try_file import MOST_REQUESTS, plan_try, run_try
 
@@ -206,8 +201,8 @@ def try_command(
     given = read_tasks(task_file) if task_file is not None else None
     if dry_run:
         workspace = workspace.make_dry_run()
-    elif given is None and sys.stdin.isatty() and sys.stderr.isatty():
-        _ask_first(workspace)
+    elif given is None:
+        ask_about_receivers(workspace)
     plan = plan_try(workspace, path, against=against, given=given, limit=limit or MOST_REQUESTS)
     if dry_run and as_json:
         print_json({"price": plan.price, "paid": plan.paid, "rules": len(plan.spans), "requests": len(plan.tasks)})
@@ -225,10 +220,7 @@ def try_command(
         return
     with show_progress(RESUME_HINT) as progress:
         report = run_try(workspace, plan, progress)
-    if as_json:
-        print_json(report)
-    else:
-        click.echo(render_try(report))
+    print_answer(report, describe_try, as_json=as_json)
     if report.unfinished:
         click.echo(f"skillopt-sleep: {report.unfinished}", err=True)
         sys.exit(BudgetSpent.exit_code)
@@ -248,13 +240,6 @@ def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
     return tasks
 
 
-def _ask_first(workspace: Workspace) -> None:
-    """Ask about every provider that has not had these sessions yet."""
-    from skillopt_sleep.usecases.permissions import ask_first
-
-    ask_first(workspace, lambda question: click.confirm(f"{question}. Do you agree, from now on?", err=True))
-
-
 def print_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> None:
     """Print on stderr, before a night, the calls it is expected to make and its caps."""
     from skillopt_sleep.usecases.adapters import get_night_caps
@@ -271,21 +256,16 @@ def print_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> N
 
 
 def _print_dry_run(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *, as_json: bool) -> None:
+    from skillopt_sleep.reports.doctor import describe_dry_run
     from skillopt_sleep.usecases.run import forecast_night
 
-    forecast = forecast_night(workspace, tasks)
-    if as_json:
-        print_json(forecast)
-        return
-    from skillopt_sleep.reports.doctor import describe_dry_run
-
-    print_page(describe_dry_run(forecast))
+    print_answer(forecast_night(workspace, tasks), describe_dry_run, as_json=as_json)
 
 
 def _print_report(report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = ()) -> None:
     """Print the report on stdout, and why the night stopped on stderr; the arguments are those of `describe_screen`."""
-    from skillopt_sleep.reports.diagnostics import render_diagnostics
     from skillopt_sleep.reports.formatting import plain
+    from skillopt_sleep.reports.page import render_diagnostics
     from skillopt_sleep.reports.terminal import describe_screen
     from skillopt_sleep.reports.view import describe_night
     from skillopt_sleep.storage.journal import get_night_folder

@@ -1,20 +1,41 @@
-"""``schedule`` runs nights every night with the scheduler of this system; ``unschedule`` removes them."""
+"""``schedule`` has this system run nights, ``unschedule`` ends that, ``daemon`` runs those that are due."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 from click.core import ParameterSource
+from msgspec.structs import replace
 
-from skillopt_sleep.cli.options import HOMES, as_json, data_dir_option, open_workspace, print_json
+from skillopt_sleep.cli.options import (
+    HOMES,
+    as_json,
+    ask_about_receivers,
+    data_dir_option,
+    open_workspace,
+    print_json,
+    print_page,
+    print_text,
+)
 from skillopt_sleep.cli.run import run_command
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.scheduling.due import DayCaps, Waker
+from skillopt_sleep.scheduling.installing import Installation, find_python_path, start_command
+from skillopt_sleep.scheduling.store import (
+    DaemonStatus,
+    KeptSchedule,
+    encode_schedule,
+    load_schedule,
+    save_schedule,
+    schedule_path,
+)
 
 if TYPE_CHECKING:
     from skillopt_sleep.scheduling.due import Schedule
@@ -59,11 +80,7 @@ def schedule_command(
     `skillopt-sleep unschedule` removes it. Several projects run one after the other and share the caps of one night.
     A night missed because the machine was asleep is caught up once. Takes every option of `run`.
     """
-    import msgspec
-
-    from skillopt_sleep.scheduling.installing import Installation, find_python_path
     from skillopt_sleep.scheduling.programs import record_programs
-    from skillopt_sleep.scheduling.store import load_schedule
     from skillopt_sleep.usecases.schedule import merge_schedule, plan_project, select_environment
 
     at = _choose_time(*(flags.pop(name) for name in ("at", "hour", "minute")))
@@ -75,7 +92,9 @@ def schedule_command(
     for scheduled_workspace in workspaces:
         _require_usable(scheduled_workspace)
     before = load_schedule(workspace.data_dir)
-    given, secret = select_environment(workspace.env, _list_key_names(workspaces))
+    tables = [table for entry in workspaces for table in entry.settings.backends.values()]
+    keys = [str(table["api_key_env"]) for table in tables if "api_key_env" in table]
+    given, secret = select_environment(workspace.env, keys)
     entries = [plan_project(entry, tuple(_list_night_arguments(context, flags))) for entry in workspaces]
     schedule = merge_schedule(
         before,
@@ -97,15 +116,17 @@ def schedule_command(
     if only_print:
         _print_files(workspace, schedule, as_json=as_json)
         return
-    _ask_first(workspaces)
+    ask_about_receivers(*workspaces)  # nobody could answer at night
     schedule = installation.install(schedule)
-    notes = (*_find_missing_agents(workspaces, schedule), *installation.find_hints(schedule, secret))
+    missing = [command for command in _list_commands(workspaces) if command not in schedule.programs]
+    absent = "is not on this PATH, so no night could start it; install it, then schedule again"
+    notes = (*(f"{command} {absent}" for command in missing), *installation.find_hints(schedule, secret))
     if as_json:
         print_json({"schedule": schedule, "notes": notes})
         return
-    from skillopt_sleep.reports.status import render_schedule
+    from skillopt_sleep.reports.status import describe_installed
 
-    click.echo(render_schedule(schedule, workspace.data_dir))
+    print_page(describe_installed(schedule, workspace.data_dir))
     for note in notes:
         click.echo(f"skillopt-sleep: {note}", err=True)
 
@@ -142,15 +163,6 @@ def _require_usable(workspace: Workspace) -> None:
         build_backend(workspace, role).close()
     build_judges(workspace)
     build_sources(workspace)
-
-
-def _ask_first(workspaces: Sequence[Workspace]) -> None:
-    """Ask now, because nobody could answer at night, who may see the sessions. Raises ``NotAllowed`` after a no."""
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        from skillopt_sleep.usecases.permissions import ask_first
-
-        for workspace in workspaces:
-            ask_first(workspace, lambda question: click.confirm(f"{question}. Do you agree, from now on?", err=True))
 
 
 def _list_night_arguments(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
@@ -212,9 +224,6 @@ def parse_time(text: str) -> str:
 
 def _print_files(workspace: Workspace, schedule: Schedule, *, as_json: bool) -> None:
     """Print the files that would be written, each under its name."""
-    from skillopt_sleep.scheduling.installing import Installation
-    from skillopt_sleep.scheduling.store import encode_schedule, schedule_path
-
     found = Installation(workspace.data_dir, workspace.env).installer(schedule)
     files = {
         **(found.render() if found else {}),
@@ -224,13 +233,6 @@ def _print_files(workspace: Workspace, schedule: Schedule, *, as_json: bool) -> 
         print_json({"files": files})
         return
     click.echo("\n".join(f"==> {name} <==\n{text}" for name, text in files.items()), nl=False)
-
-
-def _find_missing_agents(workspaces: Sequence[Workspace], schedule: Schedule) -> Iterator[str]:
-    """Warnings about agent CLIs that the nights would not find."""
-    for command in _list_commands(workspaces):
-        if command not in schedule.programs:
-            yield f"{command} is not on this PATH, so no night could start it; install it, then schedule again"
 
 
 def _list_commands(workspaces: Sequence[Workspace]) -> list[str]:
@@ -244,20 +246,11 @@ def _list_commands(workspaces: Sequence[Workspace]) -> list[str]:
     return [str(backends.get(name, {}).get("command", name)) for name in names if agent_of_backend(name)]
 
 
-def _list_key_names(workspaces: Sequence[Workspace]) -> list[str]:
-    """The variables that the settings name as keys of their backends."""
-    tables = [table for workspace in workspaces for table in workspace.settings.backends.values()]
-    return [str(table["api_key_env"]) for table in tables if "api_key_env" in table]
-
-
 def open_scheduled(workspace: Workspace) -> tuple[Workspace, Schedule, tuple[str, ...]] | None:
     """The workspace that the next scheduled night of a project will have, None when it is not scheduled.
 
     Also returns its schedule, and a note on each program that has moved. Raises as ``open_workspace`` does.
     """
-    from skillopt_sleep.scheduling.installing import Installation
-    from skillopt_sleep.scheduling.store import load_schedule
-
     schedule = load_schedule(workspace.data_dir)
     entry = schedule.find_project(str(workspace.project)) if schedule else None
     if schedule is None or entry is None:
@@ -287,11 +280,6 @@ def unschedule_command(projects: tuple[Path, ...], data_dir: str | None, as_json
 
     What nights have learnt, and their reports, stay. Ends with 8 when the crontab cannot be read.
     """
-    from msgspec.structs import replace
-
-    from skillopt_sleep.scheduling.installing import Installation
-    from skillopt_sleep.scheduling.store import load_schedule, save_schedule
-
     workspace = open_workspace({"data_dir": data_dir} if data_dir else {})
     if projects:
         schedule = load_schedule(workspace.data_dir)
@@ -303,16 +291,107 @@ def unschedule_command(projects: tuple[Path, ...], data_dir: str | None, as_json
             entries = tuple(entry for entry in entries if entry.project != project)
         if schedule is not None and entries:
             save_schedule(workspace.data_dir, replace(schedule, projects=entries))
-            still = [entry.project for entry in entries]
-            if as_json:
-                print_json({"removed": True, "still_scheduled": still})
-            else:
-                click.echo("\n".join(["Still scheduled:", *(f"  {project}" for project in still)]))
+            _print_removal(removed=True, still=[entry.project for entry in entries], as_json=as_json)
             return
     found, unseen = Installation(workspace.data_dir, workspace.env).remove()
     for note in unseen:
         click.echo(f"skillopt-sleep: {note}", err=True)
+    _print_removal(removed=bool(found), still=[], as_json=as_json)
+
+
+def _print_removal(*, removed: bool, still: Sequence[str], as_json: bool) -> None:
     if as_json:
-        print_json({"removed": bool(found), "still_scheduled": []})
+        print_json({"removed": removed, "still_scheduled": still})
+    elif still:
+        print_text("Still scheduled:", *(f"  {project}" for project in still))
     else:
-        click.echo("The schedule was removed." if found else "Nothing was scheduled.")
+        print_text("The schedule was removed." if removed else "Nothing was scheduled.")
+
+
+@click.command("daemon")
+@click.option("--once", is_flag=True, help="Run the nights that are due now, then end; schedulers call this.")
+@data_dir_option
+def daemon_command(once: bool, data_dir: str | None) -> None:
+    """Run the scheduled nights when they are due, until you stop it; set them up with `skillopt-sleep schedule`.
+
+    Nights run one after the other, each once, or once late when the machine was asleep; none on battery unless you
+    allowed it. Ctrl-C or SIGTERM stops a night at once, and the next start continues it; SIGHUP reads the schedule
+    again. It writes daemon.log in the data folder.
+
+    \b
+    Exit codes: 0 · 1 an error in this program · 2 nothing is scheduled
+    6 another process runs the schedule · 7 disk · 130 / 143 a night was
+    interrupted and will be continued · with --once, the code of the last night
+    that did not end well
+    """  # noqa: D301  \b tells click to keep the lines
+    from skillopt_sleep.errors import NightRunning
+    from skillopt_sleep.storage.lock import lock_daemon
+
+    workspace = _open_bare_workspace(data_dir)
+    try:
+        with lock_daemon(workspace.data_dir):
+            code = _attend(workspace, once=once)
+    except NightRunning as error:
+        if not once:
+            raise
+        click.echo(f"skillopt-sleep: {error}", err=True)
+        code = 0  # the other process runs what is due
+    sys.exit(code)
+
+
+def _open_bare_workspace(data_dir: str | None) -> Workspace:
+    """A workspace with default settings: broken ones must be reported by the night, not keep the daemon from it."""
+    if data_dir is None:
+        return open_workspace({})
+    from skillopt_sleep.settings import Settings, environment
+    from skillopt_sleep.usecases.workspace import Workspace
+
+    return Workspace(Settings(data_dir=data_dir), {}, environment(), Path(data_dir).absolute())
+
+
+def _attend(workspace: Workspace, *, once: bool) -> int:
+    from skillopt_sleep import __version__
+    from skillopt_sleep.calls.clock import find_system_zone
+    from skillopt_sleep.scheduling.attend import Attendant, World
+    from skillopt_sleep.scheduling.daemon import attend_forever, attend_once
+    from skillopt_sleep.scheduling.night_process import NightProcess, open_log
+    from skillopt_sleep.usecases.announce import AnnouncingAttempts
+
+    schedule = KeptSchedule(workspace.data_dir)
+    if schedule() is None:
+        raise UsageError(f"nothing is scheduled in {workspace.data_dir}; use `skillopt-sleep schedule`")
+    with open_log(workspace.data_dir, sys.stderr) as say:
+        night = NightProcess(start_command(), workspace.env, workspace.data_dir, say)
+        world = World(
+            schedule=schedule,
+            attempts=AnnouncingAttempts(workspace),
+            run_night=night,
+            clock=workspace.clock,
+            zone=find_system_zone,
+            find_obstacle=lambda found: _find_obstacle(workspace, found),
+            log=say,
+            publish=DaemonStatus(workspace.data_dir, workspace.clock.now(), once=once),
+            read_last_words=lambda: night.last_words,
+        )
+        attendant = Attendant(world, salt=str(workspace.data_dir), jitter=not once)
+        if once:
+            return attend_once(attendant, night.stop)
+        following = attendant.find_wake_time(workspace.clock.now())
+        say(f"skillopt-sleep {__version__} runs the schedule of {workspace.data_dir}, process {os.getpid()}")
+        if following is not None:
+            say(f"the next night is due at {following.astimezone():%Y-%m-%d %H:%M}")
+        code = attend_forever(attendant, night.stop, say, terminal=sys.stderr.isatty())
+        cut = "" if code in {0, 1} else "; the interrupted night continues at the next start"
+        say(f"stopped{cut}")
+        return code
+
+
+def _find_obstacle(workspace: Workspace, schedule: Schedule) -> str:
+    """Explain why no night may begin now, "" when one may."""
+    from skillopt_sleep.scheduling.attend import BUSY
+    from skillopt_sleep.scheduling.daemon import is_on_battery
+    from skillopt_sleep.storage.lock import is_locked
+
+    if not schedule.on_battery and is_on_battery():
+        return "this machine runs on battery (`skillopt-sleep schedule --on-battery` allows it)"
+    return BUSY if is_locked(workspace.data_dir) else ""

@@ -17,8 +17,10 @@ from skillopt_sleep.cli.options import (
     night_options,
     open_workspace,
     place_options,
+    print_answer,
     print_json,
     print_page,
+    print_text,
 )
 from skillopt_sleep.errors import BackendError, UsageError
 from skillopt_sleep.model import Json
@@ -35,15 +37,10 @@ if TYPE_CHECKING:
 @as_json
 def status_command(everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """Show the last nights of this project and what waits for you: proposals, sessions, an interrupted night."""
+    from skillopt_sleep.reports.status import describe_status
     from skillopt_sleep.usecases.status import read_status
 
-    status = read_status(open_workspace(flags))
-    if as_json:
-        print_json(status)
-        return
-    from skillopt_sleep.reports.status import describe_status
-
-    print_page(describe_status(status, everything=everything))
+    print_answer(read_status(open_workspace(flags)), describe_status, as_json=as_json, everything=everything)
 
 
 @click.command("show")
@@ -55,9 +52,11 @@ def status_command(everything: bool, as_json: bool, **flags: Json | Path) -> Non
 def show_command(night: str | None, in_browser: bool, everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """Show the report of NIGHT (default: the last one): what was learnt, how it was tested, what it cost.
 
-    Into a pipe or a file it prints the whole report as Markdown.
+    Into a pipe or a file it prints the whole report as Markdown. With --json: the diagnostics of the night, and as
+    `view` what its page says.
     """
-    from skillopt_sleep.reports.diagnostics import render_diagnostics
+    import msgspec
+
     from skillopt_sleep.reports.page import render_report
     from skillopt_sleep.usecases.status import load_view, read_report, write_pages
 
@@ -70,13 +69,15 @@ def show_command(night: str | None, in_browser: bool, everything: bool, as_json:
         click.echo(page)
         click.launch(page.as_uri())
         return
-    if sys.stdout.isatty() and not as_json:
+    if as_json:
+        print_json({**msgspec.to_builtins(report), "view": load_view(workspace, report)}, indent=2)
+    elif sys.stdout.isatty():
         from skillopt_sleep.reports.terminal import describe_screen
 
         view, place = load_view(workspace, report), list_place_arguments(flags)
         print_page(describe_screen(view, program=get_program_name(), place=place, everything=everything))
-        return
-    click.echo(render_diagnostics(report).decode() if as_json else render_report(report), nl=False)
+    else:
+        click.echo(render_report(report), nl=False)
 
 
 @click.command("insights")
@@ -88,15 +89,10 @@ def insights_command(everything: bool, as_json: bool, **flags: Json | Path) -> N
 
     No model is called and nothing is written.
     """
+    from skillopt_sleep.reports.insights import describe_insights
     from skillopt_sleep.usecases.sessions import collect_insights
 
-    found = collect_insights(open_workspace(flags))
-    if as_json:
-        print_json(found)
-        return
-    from skillopt_sleep.reports.insights import describe_insights
-
-    print_page(describe_insights(found, everything=everything))
+    print_answer(collect_insights(open_workspace(flags)), describe_insights, as_json=as_json, everything=everything)
 
 
 class _RuleCommand(click.Command):
@@ -136,10 +132,7 @@ def why_command(rule: tuple[str, ...], everything: bool, as_json: bool, **flags:
         nearest = find_nearest_rule(wanted, status.nights)
         hint = f"; the nearest: {nearest!r}" if nearest else ""
         raise UsageError(f"no rule of {status.project} contains {wanted!r}{hint}")
-    if as_json:
-        print_json(stories)
-    else:
-        print_page(describe_why(stories, everything=everything))
+    print_answer(stories, describe_why, as_json=as_json, everything=everything)
 
 
 @click.command("watch")
@@ -152,18 +145,13 @@ def watch_command(everything: bool, as_json: bool, **flags: Json | Path) -> None
     New sessions are read first. When corrections did not become fewer, the command that removes the rule is shown;
     nothing is changed.
     """
+    from skillopt_sleep.reports.watch import describe_watch
     from skillopt_sleep.usecases.sessions import file_sessions
     from skillopt_sleep.usecases.status import watch_rules
 
     workspace = open_workspace(flags).open_for_looking()
     file_sessions(workspace)
-    found = watch_rules(workspace)
-    if as_json:
-        print_json(found)
-        return
-    from skillopt_sleep.reports.watch import describe_watch
-
-    print_page(describe_watch(found, everything=everything))
+    print_answer(watch_rules(workspace), describe_watch, as_json=as_json, everything=everything)
 
 
 @click.command("doctor")
@@ -182,15 +170,11 @@ def doctor_command(repair: bool, everything: bool, as_json: bool, **flags: Json 
     if repair:
         _repair(workspace, as_json=as_json)
         return
+    from skillopt_sleep.reports.doctor import describe_doctor
     from skillopt_sleep.usecases.doctor import examine_setup
 
     report = examine_setup(workspace.make_dry_run(), _check_scheduled(workspace))
-    if as_json:
-        print_json(report)
-    else:
-        from skillopt_sleep.reports.doctor import describe_doctor
-
-        print_page(describe_doctor(report, everything=everything))
+    print_answer(report, describe_doctor, as_json=as_json, everything=everything)
     scheduled = report.scheduled.backends if report.scheduled else ()
     if any(health.ready is False for health in (*report.backends, *scheduled)):
         sys.exit(BackendError.exit_code)
@@ -218,8 +202,7 @@ def _repair(workspace: Workspace, *, as_json: bool) -> None:
         print_json({"repaired": found, "given_up": given_up})
         return
     sound = [f"the database in {workspace.data_dir} is sound: nothing to repair"]
-    for line in (*given_up, *(sound if found is None else _describe_repair(found))):
-        click.echo(line)
+    print_text(*given_up, *(sound if found is None else _describe_repair(found)))
 
 
 def _describe_repair(found: RepairReport) -> Iterator[str]:

@@ -1,39 +1,56 @@
-"""``train`` trains a skill on a dataset, or on the tasks of your own nights."""
+"""``train`` trains a skill on a dataset, or on the tasks of your own nights; ``eval`` scores skills on a dataset."""
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
+import msgspec
 
 from skillopt_sleep.cli.options import (
     BACKENDS,
     CAPS,
     RESUME_HINT,
     as_json,
-    choose_call_cap,
-    describe_caps,
     open_workspace,
+    parse_value,
     place_options,
     print_json,
+    print_page,
+    print_text,
     run_options,
+    show_progress,
 )
+from skillopt_sleep.errors import BudgetSpent, UsageError
 from skillopt_sleep.model import Json
+from skillopt_sleep.reports.blocks import Facts, Section, Table
+from skillopt_sleep.reports.formatting import number
+from skillopt_sleep.train.recipe import build_recipe, read_recipe
+from skillopt_sleep.train.splits import get_notes
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.call import Spend
     from skillopt_sleep.model.ports import Progress
+    from skillopt_sleep.train.evaluate import Cell, Evaluation, Matrix
+    from skillopt_sleep.train.ports import Item
     from skillopt_sleep.train.recipe import Recipe
     from skillopt_sleep.train.report import Price
     from skillopt_sleep.train.trainer import SkillOptTrainer
     from skillopt_sleep.usecases.workspace import Workspace
 
+RETRY_ROOM = 1.25
+"""The default cap on calls as a multiple of the calls planned: retries are calls too."""
+
+MIN_RETRIES = 16
+"""Calls above those planned that the default cap allows at least, so that a failing service shows its own error."""
 ROLES = ("target_backend", "target_model", "optimizer_backend", "optimizer_model")
+EVAL_FIELDS = ("workers", "seed", "rollouts_k", *CAPS)
 FIELDS = ("out_root", "workers", "seed", "num_epochs", *CAPS)
 
 
@@ -63,8 +80,6 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     reached · 6 another process trains into the folder · 7 disk · 8 the folder
     holds another run · 130 / 143 interrupted: run again to continue
     """  # noqa: D301  \b tells click to keep the lines
-    from skillopt_sleep.reports.formatting import number
-    from skillopt_sleep.train.splits import get_notes
     from skillopt_sleep.usecases.training import build_trainer
 
     over = {name: value for name in FIELDS if (value := flags.pop(name, None)) is not None}
@@ -90,11 +105,8 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
         click.echo(f"{role}: {name}", err=True)
     steps, calls = number(price.steps, "step"), number(price.calls, "call")
     click.echo(f"{steps}, at most {calls}; cap: {describe_caps(recipe.config, price.calls)}", err=True)
-    for note in get_notes(trainer.env):
-        click.echo(f"data: {note}", err=True)
+    _warn_of_data(get_notes(trainer.env))
     recipe.config.max_calls = recipe.config.max_calls or choose_call_cap(recipe.config, price.calls)
-    from skillopt_sleep.cli.progress import show_progress
-
     with show_progress(RESUME_HINT) as progress:
         trainer = build_trainer(workspace, recipe, progress=_TrainingBar(progress))
         try:
@@ -106,8 +118,6 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
 
 def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
     """Return the training file overridden by the flags."""
-    from skillopt_sleep.train.recipe import build_recipe, read_recipe
-
     if config is None and not from_nights:
         raise click.UsageError("name a CONFIG file, or train on your own tasks with --from-nights")
     for name, value in roles.items():
@@ -166,11 +176,8 @@ class _TrainingBar:
 
 
 def _format_time(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes else f"{seconds:.0f} s"
 
 
 def _name_models(trainer: SkillOptTrainer) -> dict[str, str]:
@@ -184,10 +191,6 @@ def _name_models(trainer: SkillOptTrainer) -> dict[str, str]:
 def _print_price(
     price: Price, recipe: Recipe, asked: Mapping[str, str], notes: Sequence[str], *, as_json: bool
 ) -> None:
-    import msgspec
-
-    from skillopt_sleep.reports.formatting import number
-
     if as_json:
         table = msgspec.to_builtins(price) | {
             "calls": price.calls,
@@ -199,28 +202,198 @@ def _print_price(
         return
     config = recipe.config
     size = f"{number(config.num_epochs, 'epoch')}, {number(price.steps, 'step')}"
-    click.echo(f"{size} into {config.out_root}; no model was called and nothing was written.")
-    for role, name in asked.items():
-        click.echo(f"  {role:<12} {name}")
-    click.echo("Most calls, not counting retries:")
-    for stage, calls in price.stages.items():
-        click.echo(f"  {stage:<12} {calls:>7,}")
-    click.echo(f"  {'in total':<12} {price.calls:>7,}, about {price.tokens:,} tokens")
-    for note in notes:
-        click.echo(f"Data: {note}.")
-    click.echo(
-        f"Cap: {describe_caps(config, price.calls)}. The price of a call is known after the"
-        " first one; --max-usd counts from there."
+    calls = [(stage, f"{calls:>7,}") for stage, calls in price.stages.items()]
+    total = ("in total", f"{price.calls:>7,}, about {price.tokens:,} tokens")
+    cap = f"Cap: {describe_caps(config, price.calls)}. The price of a call is known after the first one; --max-usd"
+    said = f"{size} into {config.out_root}; no model was called and nothing was written."
+    print_page(
+        (
+            Section("", (said, Facts([*asked.items()]))),
+            Section("Most calls, not counting retries:", (Facts([*calls, total]),)),
+            Section("", (*(f"Data: {note}." for note in notes), f"{cap} counts from there.")),
+        )
     )
 
 
 def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
-    import msgspec
-
     if as_json:
         print_json(summary, indent=2)
         return
     from skillopt_sleep.train.report import render_terminal
 
     history = (Path(summary["best_skill_path"]).parent / "history.json").read_bytes()
-    click.echo(render_terminal(summary, msgspec.json.decode(history, type=list[dict[str, Any]])))
+    print_text(*render_terminal(summary, msgspec.json.decode(history, type=list[dict[str, Any]])).splitlines())
+
+
+@click.command("eval")
+@click.argument("skill", type=click.Path(path_type=Path), nargs=-1)
+@click.option(
+    "--env", "env", required=True, help="A training file, simple_qa, checks, an installed name, or my_env.py."
+)
+@click.option("--data", help="The environment's data: a folder with train/, val/ and test/, or a file.")
+@click.option("--ratio", help="How a file is split into train, val and test, such as 2:1:7.")
+@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Any other option of the environment.")
+@click.option("--split", help="Split to score on.  [default: test]")
+@click.option("--limit", type=click.IntRange(min=1), help="Score only this many items.")
+@click.option("--no-skill", is_flag=True, help="Score the agent without a skill first.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="BACKEND[:MODEL]",
+    help="Model that attempts the items; may be repeated.",
+)
+@click.option("--optimizer", metavar="BACKEND[:MODEL]", help="Model that judges rubrics.")
+@click.option("--rollouts-k", type=int, help="Attempts at each item.  [default: 1]")
+@run_options
+@click.option("--dry-run", is_flag=True, help="Check everything and count the calls; call no model, write nothing.")
+@place_options
+@as_json
+def eval_command(
+    *,
+    skill: tuple[Path, ...],
+    env: str,
+    options: tuple[str, ...],
+    targets: tuple[str, ...],
+    no_skill: bool,
+    dry_run: bool,
+    as_json: bool,
+    limit: int | None,
+    split: str | None,
+    **flags: Json | Path,
+) -> None:
+    """Score each SKILL on the items of an environment; several skills or targets make a matrix.
+
+    SKILL is a skill document, or a folder with a SKILL.md. A score is the share of items passed, with its standard
+    error; beside it, the items won and lost against the first skill under the same target.
+
+    \b
+    Exit codes: 0 scored · 2 usage · 4 the backend cannot be used · 5 a cap is
+    reached, or under four fifths of the attempts could be measured · 7 disk
+    130 / 143 interrupted: run again to continue
+    """  # noqa: D301  \b tells click to keep the lines
+    from skillopt_sleep.usecases import training
+
+    given = {name: cast("Json", flags.pop(name)) for name in ("data", "ratio", "optimizer", *EVAL_FIELDS)}
+    recipe = _read_evaluation(env, options, given)
+    workspace = open_workspace(flags)
+    part = training.EvaluationRequest(
+        skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0
+    )
+    with (
+        show_progress(RESUME_HINT) as progress,
+        training.open_evaluation(workspace, recipe, part, progress) as evaluation,
+    ):
+        sizes, items = _count_calls(evaluation)
+        _warn_of_data(get_notes(evaluation.env))
+        if dry_run:
+            _print_size(sizes, part.split, recipe, as_json=as_json)
+            return
+        folder = training.name_evaluation_folder(workspace, evaluation, items)
+        matrix = training.run_evaluation(evaluation, folder, choose_call_cap(recipe.config, sizes["calls"]))
+    _print_matrix(matrix, folder, as_json=as_json)
+    if not matrix.enough:
+        click.echo("skillopt-sleep: under four fifths of the attempts of a cell could be measured", err=True)
+        sys.exit(BudgetSpent.exit_code)
+
+
+def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
+    """Return a training file overridden by the flags, or the flags alone."""
+    from skillopt_sleep.usecases.training import parse_target
+
+    over: dict[str, Json] = {name: given[name] for name in EVAL_FIELDS if given[name] is not None}
+    own = {name: given[name] for name in ("data", "ratio") if given[name] is not None} | _parse_options(options)
+    if given["optimizer"]:
+        over["optimizer"] = parse_target("--optimizer", str(given["optimizer"]))
+    if env.endswith(".toml"):
+        return read_recipe(Path(env), over | ({"env": own} if own else {}))
+    which = "file" if env.partition(":")[0].endswith(".py") else "name"
+    return build_recipe(over | {"env": {which: env, **own}})
+
+
+def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
+    """Return the ``KEY=VALUE`` options as a table; a value that is not TOML is plain text."""
+    table: dict[str, Json] = {}
+    for option in options:
+        key, equals, text = option.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--option {option}: expected KEY=VALUE, as in --option scoring=numeric")
+        table[key] = parse_value(text)
+    return table
+
+
+def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
+    """Return the sizes and most calls of an evaluation, and its items, prepared in a temporary folder."""
+    from skillopt_sleep.train.evaluate import prepare_items
+
+    with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
+        items = prepare_items(evaluation, scratch)
+    attempts = len(evaluation.skills) * len(evaluation.targets) * evaluation.rollouts_k
+    sizes = {
+        "items": len(items),
+        "skills": len(evaluation.skills),
+        "targets": len(evaluation.targets),
+        "rollouts_k": evaluation.rollouts_k,
+        "calls": sum(evaluation.env.calls_of(item) for item in items) * attempts,
+    }
+    return sizes, items
+
+
+def _print_size(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: bool) -> None:
+    if as_json:
+        print_json(sizes)
+        return
+    print_text(
+        f"{number(sizes['items'], 'item')} of {split} x {number(sizes['skills'], 'skill')} x"
+        f" {number(sizes['targets'], 'target')} x {number(sizes['rollouts_k'], 'attempt')}: at most"
+        f" {number(sizes['calls'], 'call')}, including judges but not retries.",
+        f"Cap: {describe_caps(recipe.config, sizes['calls'])}. No model was called and nothing was written.",
+    )
+
+
+def _print_matrix(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(matrix) | {"folder": str(folder)}, indent=2)
+        return
+    attempts = f", {matrix.rollouts_k} attempts each" if matrix.rollouts_k > 1 else ""
+    first = matrix.skills[0]
+    rows = [
+        (skill, *(_format_cell(matrix.cell(skill, target), first=skill == first) for target in matrix.targets))
+        for skill in matrix.skills
+    ]
+    spend = matrix.spend
+    price = f", {spend.usd:.2f} USD" if spend.usd else ""
+    legend = f"share passed +- standard error, (soft score), items won - lost against {first}"
+    print_page(
+        (
+            Section("", (f"{matrix.env}, {matrix.split}: {number(matrix.items, 'item')}{attempts}",)),
+            Section("", (Table(("skill", *matrix.targets), rows),)),
+            Section("", (legend, f"{number(spend.calls, 'call')}{price}; the replies are in {folder}")),
+        )
+    )
+
+
+def _format_cell(cell: Cell, *, first: bool) -> str:
+    if cell.hard is None:
+        return f"unmeasured ({cell.measured} of {cell.attempts})"
+    against = "" if first else f" {cell.wins} - {cell.losses}"
+    lost = f" [{cell.attempts - cell.measured} lost]" if cell.measured < cell.attempts else ""
+    return f"{cell.hard:.3f} +- {cell.error:.3f} ({cell.soft:.3f}){against}{lost}"
+
+
+def _warn_of_data(notes: Sequence[str]) -> None:
+    for note in notes:
+        click.echo(f"data: {note}", err=True)
+
+
+def choose_call_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  whatever has the four caps
+    """The cap on calls of a run that plans this many; None when a cap of any kind is given."""
+    if any(getattr(config, cap) is not None for cap in CAPS):
+        return None
+    return max(math.ceil(calls * RETRY_ROOM), calls + MIN_RETRIES)
+
+
+def describe_caps(config: Any, calls: int) -> str:  # noqa: ANN401  as above
+    """The caps in force, the default one included."""
+    given = [f"{value:,g} {unit}" for cap, unit in CAPS.items() if (value := getattr(config, cap)) is not None]
+    return ", ".join(given) or f"{choose_call_cap(config, calls):,} calls"

@@ -1,8 +1,9 @@
-"""Renders the views of nights from templates: ``report.md``, and the pages that a browser opens.
+"""Renders nights as files: ``report.md`` and the pages of a browser from templates, and what programs read as JSON.
 
 Everything quoted was written by others. Each kind of template escapes every value, so that it reads as written and can
 never become markup. A page stands alone: it loads nothing, its Content-Security-Policy allows only its own style and
-script by their digests, and what it shows is bounded.
+script by their digests, and what it shows is bounded. In ``diagnostics.json`` every key is always written, so a reader
+needs no defaults and the schema can require all of them.
 """
 
 from __future__ import annotations
@@ -10,19 +11,33 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.night.report import HoldoutRow, NightReport
-from skillopt_sleep.reports.formatting import PHASES, code, drop_unprintable, escape, longest_backtick_run, plain, score
+from skillopt_sleep.errors import DiskError
+from skillopt_sleep.model import Json
+from skillopt_sleep.night.report import SCHEMA_VERSION, HoldoutRow, NightReport
+from skillopt_sleep.reports.formatting import (
+    PHASES,
+    code,
+    drop_unprintable,
+    escape,
+    longest_backtick_run,
+    plain,
+    score,
+    to_json,
+)
 from skillopt_sleep.reports.history import History
 from skillopt_sleep.reports.view import NightView, describe_night
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from skillopt_sleep.gate.account import EvidenceRow
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -143,3 +158,58 @@ def _grade(row: HoldoutRow) -> str:
         return f"partly right ({score(row.soft)})"
     passed = {1.0: "passed", 0.0: "failed"}.get(row.hard, f"passed {row.hard:.0%} of the time")
     return f"{passed} ({score(row.soft)})" if partial else passed
+
+
+def render_diagnostics(report: NightReport) -> bytes:
+    """Return the file: indented JSON, keys in the order of ``NightReport``."""
+    return msgspec.json.format(to_json(report), indent=2) + b"\n"
+
+
+def parse_diagnostics(data: bytes, *, path: str) -> NightReport:
+    """Read a report back; ``path`` is named in errors.
+
+    Raises ``DiskError``, also for a file that a newer version of this program wrote.
+    """
+    try:
+        report = msgspec.json.decode(data, type=NightReport)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DiskError(f"{path} is not a diagnostics.json: {error}") from error
+    if report.schema_version != SCHEMA_VERSION:
+        raise DiskError(f"{path} has schema_version {report.schema_version}, this program reads {SCHEMA_VERSION}")
+    return report
+
+
+def render_evidence(rows: Iterable[EvidenceRow]) -> bytes:
+    """``evidence.jsonl``: one rollout on each line, in order, with every key."""
+    return b"".join(to_json(row) + b"\n" for row in rows)
+
+
+def build_schema() -> dict[str, Json]:
+    """JSON Schema (2020-12) of ``diagnostics.json``; descriptions are the docstrings of the classes."""
+    generated = msgspec.json.schema(NightReport)
+    definitions = {name: _close(definition) for name, definition in generated["$defs"].items()}
+    night = definitions.pop("NightReport")
+    night["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **night,
+        "title": "diagnostics.json of SkillOpt-Sleep",
+        "$defs": definitions,
+    }
+
+
+def render_schema() -> bytes:
+    """Return the schema as the file that is published in docs/."""
+    return msgspec.json.format(msgspec.json.encode(build_schema()), indent=2) + b"\n"
+
+
+def _close(definition: dict[str, Any]) -> dict[str, Any]:
+    """Put the description on one line; make an object require every key and allow no other."""
+    closed = {**definition, "description": " ".join(definition["description"].replace("``", "`").split())}
+    if "properties" in definition:
+        properties = {
+            name: {keyword: value for keyword, value in keywords.items() if keyword != "default"}
+            for name, keywords in definition["properties"].items()
+        }
+        closed |= {"properties": properties, "required": list(properties), "additionalProperties": False}
+    return closed

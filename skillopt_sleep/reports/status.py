@@ -212,18 +212,18 @@ def _tone(line: str) -> Cell:
     return Line(line, Tone.BAD) if line.startswith(("MISSED", "NOT RUNNING", "FAILED")) else line
 
 
-def render_schedule(schedule: Schedule, data_dir: Path) -> str:
+def describe_installed(schedule: Schedule, data_dir: Path) -> Page:
     """Return what ``schedule`` prints after it installed the schedule."""
     shared = schedule.shared_caps
     later = f", or up to {number(schedule.jitter, 'minute')} later" if schedule.jitter else ""
-    lines = [
+    lines = (
         f"Every night at {schedule.at}{later}, started by {WAKERS[schedule.using]}:",
         *(f"  {plain(entry.project)}  {plain(shlex.join(entry.arguments))}".rstrip() for entry in schedule.projects),
         f"From noon to noon, at most {shared.calls:,} calls, {shared.tokens:,} tokens, {shared.usd:.2f} USD together.",
         f"{'Also' if schedule.on_battery else 'Not'} on battery. Data folder: {plain(str(data_dir))}.",
         "`skillopt-sleep status` shows when it ran; `skillopt-sleep unschedule` removes it.",
-    ]
-    return "\n".join(lines)
+    )
+    return (Section("", lines),)
 
 
 def describe_schedule(outlook: Outlook) -> Iterator[str]:

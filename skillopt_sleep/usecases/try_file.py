@@ -38,7 +38,8 @@ from skillopt_sleep.night.connection import probe
 from skillopt_sleep.night.pools import split_tasks
 from skillopt_sleep.night.select_tasks import SelectedTasks, prepare_tasks
 from skillopt_sleep.night.try_edits import SAMPLES_PER_BASE
-from skillopt_sleep.reports.try_report import PartReport, TryReport, render_try
+from skillopt_sleep.reports.blocks import render_plain
+from skillopt_sleep.reports.measurements import PartReport, TryReport, describe_try
 from skillopt_sleep.storage.files import make_own_folder, read_regular, write_atomic
 from skillopt_sleep.storage.ledger import NightLedger
 from skillopt_sleep.storage.live_files import read_adoptions
@@ -183,7 +184,7 @@ def run_try(workspace: Workspace, plan: TryPlan, progress: Progress | None = Non
             whole, *rules = trial.run()
         report = workspace.redactor.clean(replace(_describe(plan, whole, rules), spend=ledger.spent()))
         write_atomic(folder / REPORT, msgspec.json.format(msgspec.json.encode(report), indent=2))
-        write_atomic(folder / "report.txt", f"{render_try(report)}\n".encode("utf-8", "replace"))
+        write_atomic(folder / "report.txt", f"{render_plain(describe_try(report))}\n".encode("utf-8", "replace"))
     return report
 
 

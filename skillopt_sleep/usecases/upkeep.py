@@ -1,7 +1,8 @@
 """Upkeep of what we keep on disk: copies of the database, pruning, repair, and folders that nobody else may read.
 
-After a night or an adoption a failure here is reported and ends nothing. Our folders hold words of the user's sessions;
-an earlier version, a copy, a loose umask or a project's own files may have left them open to other users or to git.
+After a night or an adoption a failure here, even a fault in a template, is reported and ends nothing. Our folders hold
+words of the user's sessions; an earlier version, a copy, a loose umask or a project's own files may have left them open
+to other users or to git.
 ``doctor`` lists what it finds, and the next night closes it.
 """
 
@@ -28,7 +29,7 @@ from skillopt_sleep.usecases.announce import announce
 from skillopt_sleep.usecases.plugins import MARKET_FOLDER
 from skillopt_sleep.usecases.status import write_pages
 from skillopt_sleep.usecases.uninstall import OWN_FILE, OWN_WITHIN
-from skillopt_sleep.usecases.workspace import DATABASE
+from skillopt_sleep.usecases.workspace import DATABASE, describe_fault
 
 if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
@@ -68,6 +69,8 @@ def _attempt(workspace: Workspace, work: Callable[[], object]) -> None:
         work()
     except SleepError as error:
         workspace.notify(str(error))
+    except Exception as error:  # noqa: BLE001  a fault of ours must not change how finished work ends
+        workspace.notify(describe_fault(error))
 
 
 def _prune_nights(workspace: Workspace) -> None:

@@ -7,6 +7,7 @@ so no order of calls can change it.
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,13 @@ DATABASE = "sleep.db"
 
 def ignore_notice(_line: str) -> None:
     """Drop a notice: for library callers that show nothing."""
+
+
+def describe_fault(error: Exception) -> str:
+    """Name a fault of this program in one line, with the place to report."""
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(at.filename).name}:{at.lineno}"
+    return f"a fault of this program, which cost no result; please report it: {type(error).__name__}: {error} ({place})"
 
 
 def keep_backend(_role: Role, backend: Backend) -> Backend:
@@ -209,12 +217,16 @@ class Workspace:
     @cached_property
     def journal(self) -> NightJournal:
         """The nights and their reports, which are redacted before they reach the disk."""
-        from skillopt_sleep.reports.diagnostics import render_diagnostics, render_evidence
+        from skillopt_sleep.reports.page import render_diagnostics, render_evidence
 
         def render_markdown(report: NightReport) -> bytes:
             from skillopt_sleep.reports.page import render_report
 
-            return redacted(render_report(report).encode("utf-8"))
+            try:
+                return redacted(render_report(report).encode("utf-8"))
+            except Exception as error:  # noqa: BLE001  a fault in a template must not end a night that has its result
+                self.notify(describe_fault(error))
+                return b"This report could not be written; diagnostics.json beside it has the whole night.\n"
 
         def redacted(data: bytes) -> bytes:
             return self.redactor.redact(data.decode("utf-8")).encode("utf-8")

@@ -13,7 +13,7 @@ from skillopt_sleep.errors import BudgetSpent
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Bounds, Prompt
 from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode
-from skillopt_sleep.reports.diagnostics import build_schema
+from skillopt_sleep.reports.page import build_schema
 from skillopt_sleep.storage.journal import get_night_folder
 from tests.agents.clis import CLIS
 from tests.agents.nights import MODELS, sleeper

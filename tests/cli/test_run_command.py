@@ -228,13 +228,19 @@ def test_status_follows_a_proposal(cli, nora):
 
 
 def test_show_is_the_report_of_a_night(cli, mira):
-    """The last one, or the one that is named; as JSON it is the diagnosis."""
+    """The last one, or the one that is named; as JSON it is the diagnosis, and what the page says."""
     report = cli(*mira.arguments("run", "--json")).json
     last = cli("show", *mira.places)
     (path,) = mira.project.rglob("report.md")
     assert (last.code, last.out) == (0, path.read_text())
     assert cli("show", report["night"], *mira.places).out == last.out
-    assert valid(cli("show", *mira.places, "--json")) == report
+    found = cli("show", *mira.places, "--json").json
+    view = found.pop("view")
+    assert found == report
+    assert view["night"] == report["night"]
+    edits = [row["edit"]["id"] for row in (*report["applied_edits"], *report["held_edits"], *report["rejected_edits"])]
+    assert edits
+    assert {rule["id"] for group in view["groups"] for rule in group["rules"]} >= {*edits[:1]}
 
 
 def test_show_of_an_unknown_night_names_the_known_ones(cli, mira):

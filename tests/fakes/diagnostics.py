@@ -6,7 +6,7 @@ import functools
 
 from jsonschema import Draft202012Validator
 
-from skillopt_sleep.reports.diagnostics import build_schema
+from skillopt_sleep.reports.page import build_schema
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Skip
 from skillopt_sleep.night.report import NightReport, TaskLabel
-from skillopt_sleep.reports.diagnostics import build_schema, parse_diagnostics, render_diagnostics, render_schema
+from skillopt_sleep.reports.page import build_schema, parse_diagnostics, render_diagnostics, render_schema
 from tests.reports.samples import ACCEPTED, RUNNING, SAMPLES
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -245,7 +245,7 @@ def test_shortfall_in_a_sentence(shortfall, said):
 )
 def test_null_trial_says_what_its_verdict_means(verdict, said):
     """It must not be accepted, and if it is, says how much of that is luck."""
-    page = measurements.render_audit(replace(NULL, verdict=verdict))
+    page = render_plain(measurements.describe_aa_test(replace(NULL, verdict=verdict)))
     assert said in page
     assert "1 win, 2 losses, 5 ties on 12 tasks: score -3" in page
     assert "24 calls" in page

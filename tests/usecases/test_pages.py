@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
+from dataclasses import replace
 
 import click
 import pytest
 
+from skillopt_sleep.reports import page as rendering
 from skillopt_sleep.storage.journal import get_night_folder
 from skillopt_sleep.usecases.adopt import adopt_night
 from skillopt_sleep.usecases.plan import plan_night
@@ -65,6 +68,28 @@ def test_page_follows_what_becomes_of_the_proposal(night):
     assert "live since" in page
     assert 'data-adopt="' not in page
     assert f"skillopt-sleep revert {report.night} --edit" in index
+
+
+def test_fault_in_a_template_is_one_line(tmp_path, monkeypatch):
+    """A night keeps its result and its exit code, and so does an adoption."""
+    shutil.copytree(rendering.TEMPLATES, tmp_path / "templates")
+    for name in ("night.html", "report.md"):
+        (tmp_path / "templates" / name).write_text("{{ night.nothing }}")
+    monkeypatch.setattr(rendering, "TEMPLATES", tmp_path / "templates")
+    rendering._open_templates.cache_clear()
+    try:
+        person, said = make_committer(tmp_path / "mira"), []
+        workspace = replace(person.workspace(), notify=said.append)
+        report = run_night(workspace, plan_night(workspace))
+        assert report.exit_code == 0
+        assert report.proposal
+        adopt_night(workspace, report.night)
+        settle(workspace)
+    finally:
+        rendering._open_templates.cache_clear()
+    faults = [line for line in said if "fault of this program" in line]
+    assert faults
+    assert all("\n" not in line and "'nothing'" in line for line in faults)
 
 
 def test_page_that_was_deleted_is_written_again(night, monkeypatch, capsys):
