@@ -11,22 +11,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import secrets
+import shutil
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+import psutil
+from msgspec import Meta, Struct
 
 from skillopt_sleep.errors import DiskError
-
-if TYPE_CHECKING:
-    import psutil
 
 MARK = "SKILLOPT_CHILD_OF"
 """The variable in the environment of every child: the mark of the process that started it, a dot, and a number."""
@@ -37,37 +35,30 @@ GRACE = 0.4
 ROUNDS = 5
 """How often to look again for processes that were started while the others were being ended."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-MAX_PID = 2**31 - 1
-_MARKS = re.compile(r"[0-9A-Za-z_-]{1,64}")
+WithoutNul = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of a file: the first describes the writing process, the others its children or what to restore."""
 
-    pid: int = 0
+    pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     created: float = 0.0
     """When the process began, in seconds since 1970."""
     identity: str = ""
     """What distinguishes the process from any other that was given the same pid; see ``read_identity``."""
-    mark: str = ""
+    mark: Annotated[str, Meta(pattern=r"\A[0-9A-Za-z_-]{0,64}\Z")] = ""
     """The mark of the writing process."""
-    temp: str = ""
+    temp: WithoutNul = ""
     """The folder in which the writing process makes its temporary folders."""
     kind: str = ""
     """What to restore: "login" for a linked login, "temp" for another folder with temporary folders."""
-    paths: tuple[str, ...] = ()
+    paths: tuple[WithoutNul, ...] = ()
     """The paths to restore: the link and the login, or the folder with temporary folders."""
 
-    @property
-    def is_sound(self) -> bool:
-        """Whether the values are valid, so that it is safe to act on them."""
-        words = (self.mark, self.temp, *self.paths)
-        return (
-            0 <= self.pid <= MAX_PID
-            and not any("\0" in word for word in words)
-            and (not self.mark or _MARKS.fullmatch(self.mark) is not None)
-            and (self.kind != "login" or len(self.paths) == 2)  # noqa: PLR2004  the link and the login
-        )
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for a login that does not say what to restore, so that it is safe to act on the note."""
+        if self.kind == "login" and len(self.paths) != 2:  # noqa: PLR2004  the link and the login
+            raise ValueError("a login needs the paths of the link and of the login")
 
 
 class Reaped(Struct, frozen=True, kw_only=True):
@@ -115,8 +106,6 @@ class ChildRegistry:
     def note_child(self, pid: int) -> None:
         """Record a child that has just been started."""
         if self._path is not None:
-            import psutil  # noqa: PLC0415  only for those who start children
-
             with contextlib.suppress(psutil.Error):  # it has ended already
                 self.note(Note(pid=pid, created=psutil.Process(pid).create_time(), identity=read_identity(pid)))
 
@@ -130,8 +119,6 @@ class ChildRegistry:
     def _begin(self) -> None:
         if self._path is None:
             return
-        import psutil  # noqa: PLC0415  only for those who start children
-
         own = Note(
             pid=os.getpid(),
             created=psutil.Process().create_time(),
@@ -184,8 +171,6 @@ def read_identity(pid: int) -> str:
     Elsewhere it is the time at which it began, as the system recorded it then.
     """
     if sys.platform != "linux":
-        import psutil  # noqa: PLC0415  only for those who start children
-
         with contextlib.suppress(psutil.Error):
             return f"{psutil.Process(pid).create_time():.2f}"
         return ""
@@ -209,8 +194,6 @@ def kill_marked(mark: str) -> None:
 def kill_processes(processes: Iterable[psutil.Process]) -> None:
     """Kill processes; one whose pid now belongs to another process is left alone."""
     if processes := list(processes):
-        import psutil  # noqa: PLC0415  only when something must be ended
-
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -266,8 +249,6 @@ def _read_notes(path: Path) -> tuple[tuple[Note, ...], bool]:
             note = msgspec.json.decode(line, type=Note)
         except (msgspec.DecodeError, ValueError):  # the latter when it is not text at all
             return tuple(notes), False
-        if not note.is_sound:
-            return tuple(notes), False
         notes.append(note)
     return tuple(notes), True
 
@@ -284,8 +265,6 @@ def _set_aside(path: Path) -> str:
 
 def _find_alive(note: Note) -> psutil.Process | None:
     """Return the process that a note describes if it is alive; another one with the same pid does not count."""
-    import psutil  # noqa: PLC0415  only when there is something to look for
-
     with contextlib.suppress(psutil.Error):
         if note.pid == 0:
             return None
@@ -300,8 +279,6 @@ def _find_alive(note: Note) -> psutil.Process | None:
 
 def _find_marked(is_ours: Callable[[str], bool]) -> list[psutil.Process]:
     """Return every other process whose ``MARK`` satisfies ``is_ours``; processes of other users show no mark."""
-    import psutil  # noqa: PLC0415  only when there is something to look for
-
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -312,8 +289,6 @@ def _find_marked(is_ours: Callable[[str], bool]) -> list[psutil.Process]:
 
 def _find_family(notes: tuple[Note, ...], mark: str) -> list[psutil.Process]:
     """Return every process that carries the mark, every recorded child, and all their descendants."""
-    import psutil  # noqa: PLC0415  only when there is something to look for
-
     roots = [process for process in map(_find_alive, notes) if process]
     roots += _find_marked(lambda value: value.partition(".")[0] == mark)
     found = {process.pid: process for process in roots}
@@ -326,8 +301,6 @@ def _find_family(notes: tuple[Note, ...], mark: str) -> list[psutil.Process]:
 
 def _end(processes: list[psutil.Process]) -> None:
     """End processes, politely first."""
-    import psutil  # noqa: PLC0415  only when there is something to end
-
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()
@@ -337,8 +310,6 @@ def _end(processes: list[psutil.Process]) -> None:
 
 def _remove(folder: Path, notes: tuple[Note, ...]) -> bool:
     """Remove a temporary folder; a renewed login in it is first restored to the user."""
-    import shutil  # noqa: PLC0415  only when there is something to remove
-
     if folder.is_symlink() or not folder.is_dir():
         return False
     for note in notes:

@@ -18,11 +18,10 @@ import msgspec
 
 from skillopt_sleep.errors import Awaiting, BackendUnusable, Refused
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.call import Health, Prompt, Reply, Usage
+from skillopt_sleep.model.call import Health, Prompt, Reply, estimate_usage
 from skillopt_sleep.model.json_schema import find_violations
 from skillopt_sleep.model.replies import extract_json
 
-CHARACTERS_PER_TOKEN = 4
 NAMED = 5
 """Files that a message names; the rest are counted."""
 CHECKED_KEYWORDS = frozenset({"type", "required", "minimum", "maximum"})
@@ -120,15 +119,7 @@ class HandoffBackend:
             raise BackendUnusable(f"handoff cannot write its questions: {error}") from error
         if answer is None:
             raise _build_awaiting(self._box)
-        return Reply(
-            text=answer,
-            model="handoff",
-            usage=Usage(
-                input_tokens=(len(prompt.system) + len(prompt.user)) // CHARACTERS_PER_TOKEN,
-                output_tokens=len(answer) // CHARACTERS_PER_TOKEN,
-                estimated=True,
-            ),
-        )
+        return Reply(text=answer, model="handoff", usage=estimate_usage(prompt, answer))
 
     def kept(self, prompt: Prompt) -> None:
         """Remove the question and its answer. Raises ``DiskError``."""

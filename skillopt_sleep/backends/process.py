@@ -20,8 +20,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
+import psutil
 from msgspec import Struct
 
 from skillopt_sleep.backends.child_registry import (
@@ -34,9 +35,6 @@ from skillopt_sleep.backends.child_registry import (
 )
 from skillopt_sleep.errors import DiskError, NotInstalled, Overloaded, TimedOut
 from skillopt_sleep.model.session import OWN_RUN_MARKER
-
-if TYPE_CHECKING:
-    import psutil
 
 OUTPUT_LIMIT = 16 * 2**20
 """Bytes of output after which a child is ended: hundreds of times the longest answer of a model."""
@@ -285,8 +283,6 @@ def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
 
 
 def _find_descendants(pid: int) -> list[psutil.Process]:
-    import psutil  # noqa: PLC0415  only when something must be ended
-
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:

@@ -57,10 +57,9 @@ from skillopt_sleep.errors import (
     UsageError,
 )
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.call import Health, Prompt, Reply, Usage
+from skillopt_sleep.model.call import Health, Prompt, Reply, estimate_usage
 
 DEMO_WORLD = "simulation/demo.json"
-CHARACTERS_PER_TOKEN = 4
 SMALLEST: Mapping[str, Json] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
 """By JSON type, the smallest value."""
 
@@ -109,8 +108,8 @@ class _Line:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedBackend:
-    """A simulated model; the fields from ``skill`` to ``emphasis`` are its ``Traits``.
+class SimulatedBackend(Traits):
+    """A simulated model, as good as its ``Traits``.
 
     Raises ``SettingsError`` or ``UsageError`` for options it cannot use.
     """
@@ -121,16 +120,6 @@ class SimulatedBackend:
     """A world as an object, in place of a file."""
     seed: int = 0
     model: str = "simulated"
-    skill: float = 1.0
-    noise: float = 0.0
-    useless: float = 0.0
-    harmful: float = 0.0
-    careless: float = 0.0
-    reword: float = 0.0
-    crowding: float = 0.0
-    span: int = 8
-    lossy: float = 0.0
-    emphasis: float = 0.0
     latency: float = 0.0
     """Seconds that each call takes."""
     faults: Faults = dataclasses.field(default_factory=Faults)
@@ -140,8 +129,8 @@ class SimulatedBackend:
     _line: _Line = dataclasses.field(default_factory=_Line, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        traits = msgspec.structs.asdict(self._traits())
-        shares = {name: share for name, share in traits.items() if name != "span"}
+        traits = (trait.name for trait in dataclasses.fields(Traits) if trait.name != "span")
+        shares = {name: getattr(self, name) for name in traits}
         shares |= {f"faults.{name}": share for name, share in msgspec.structs.asdict(self.faults).items()}
         shares["useless + harmful"] = self.useless + self.harmful
         shares["the sum of faults"] = sum(msgspec.structs.asdict(self.faults).values())
@@ -197,7 +186,7 @@ class SimulatedBackend:
         return Reply(
             text=text,
             model=self.model,
-            usage=Usage(input_tokens=_tokens(prompt.system + prompt.user), output_tokens=_tokens(text), estimated=True),
+            usage=estimate_usage(prompt, text),
             cost_usd=0.0,
             latency=time.monotonic() - started,
         )
@@ -205,9 +194,6 @@ class SimulatedBackend:
     def close(self) -> None:
         """Wake every waiting call; these and later ones raise ``TimedOut``."""
         self._line.closed.set()
-
-    def _traits(self) -> Traits:
-        return Traits(**{name: getattr(self, name) for name in Traits.__struct_fields__})
 
     def _world(self) -> World:
         return self.worlds or load_world(self.world)
@@ -223,26 +209,25 @@ class SimulatedBackend:
 
     def _answer(self, prompt: Prompt) -> str:
         world, text = self._world(), f"{prompt.system}\n\n{prompt.user}"
-        traits = self._traits()
         luck: Luck = functools.partial(draw_uniform, self.seed, prompt.digest, prompt.sample)
         if prompt.schema is None:
-            return do_task(world, text, prompt.user, traits, luck)
+            return do_task(world, text, prompt.user, self, luck)
         asked = _list_properties(prompt.schema)
         at_moment = "again" in _list_properties(asked.get("first"))
         places = [place for place in ("first", "second") if place in asked]
         replies: Mapping[str, Callable[[], dict[str, Json]]] = {
-            "edits": lambda: propose_edits(world, text, traits, luck),
-            "skill": lambda: rewrite_document(world, text, traits, luck),
+            "edits": lambda: propose_edits(world, text, self, luck),
+            "skill": lambda: rewrite_document(world, text, self, luck),
             "lapses": lambda: {"lapses": shorten_lapses(text)},
             "labels": lambda: {"labels": []},  # its persons say plainly what they mean
             "tasks": lambda: mine_sessions(world, text),
-            "score": lambda: judge_answer(world, text, traits, luck),
+            "score": lambda: judge_answer(world, text, self, luck),
             "checks": lambda: propose_checks(world, text),
             "step": lambda: name_step(text),
-            "first": lambda: judge_places(world, text, places, traits, luck, at_moment=at_moment),
+            "first": lambda: judge_places(world, text, places, self, luck, at_moment=at_moment),
             "groups": lambda: merge_edits(world, text),
             "ranking": lambda: rank_edits(text),
-            "guidance": lambda: write_guidance(world, text, traits, luck),
+            "guidance": lambda: write_guidance(world, text, self, luck),
             "notes": lambda: write_notes(world, text),
         }
         value = next((reply() for name, reply in replies.items() if name in asked), {})
@@ -268,10 +253,6 @@ def _make_smallest(schema: Json) -> Any:  # noqa: ANN401  any JSON
     if shape.get("type") == "object" and isinstance(required := shape.get("required"), list):
         return {str(name): _make_smallest(_list_properties(shape).get(str(name))) for name in required}
     return shape.get("minimum", SMALLEST.get(str(shape.get("type"))))
-
-
-def _tokens(text: str) -> int:
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
 @functools.cache

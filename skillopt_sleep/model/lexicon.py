@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct, toml
+from msgspec import Struct, field, toml
 
 ENDING = 600
 """Characters at the end of an answer that are searched for an offer; question marks only in their second half."""
@@ -102,19 +102,19 @@ class Sentence(Struct, frozen=True, kw_only=True):
         return table.occurs_in(self.text, self.words)
 
 
-class Cue(Struct, frozen=True, kw_only=True):
+class Cue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Phrases that serve one purpose in a correction, and the points they give."""
 
     cause: str
     points: int
     at: Literal["start", "anywhere", "whole"]
-    asks: Literal["no", "any", "only"]
-    """Whether questions count: never (``no``), like other sentences (``any``), or exclusively (``only``)."""
-    needs: frozenset[str]
-    """Names of the facts about the situation without which the cue gives no points."""
-    loses_to: frozenset[str]
-    """Names of the facts about the situation that reduce the cue's points."""
     phrases: PhraseTable
+    asks: Literal["no", "any", "only"] = "no"
+    """Whether questions count: never (``no``), like other sentences (``any``), or exclusively (``only``)."""
+    needs: frozenset[Literal["made", "files", "about"]] = frozenset()
+    """Facts about the situation without which the cue gives no points."""
+    loses_to: frozenset[Literal["answers", "orders", "reports"]] = frozenset({"answers", "orders"})
+    """Facts about the situation that reduce the cue's points."""
 
     def weigh(self, sentence: Sentence, after_comma: int) -> int:
         """Return the cue's points in a sentence, 0 when it does not occur.
@@ -132,60 +132,22 @@ class Cue(Struct, frozen=True, kw_only=True):
         return self.points + after_comma if any(map(self.phrases.find_opening, sentence.trailing)) else 0
 
 
-class Lexicon(Struct, frozen=True, kw_only=True):
+class Lexicon(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of ``lexicon.toml``."""
 
     threshold: int
     supports: dict[str, int]
     counters: dict[str, int]
     structure: dict[str, int]
-    cues: tuple[Cue, ...]
+    cues: tuple[Cue, ...] = field(name="cue")
     tables: dict[str, PhraseTable]
-
-
-class _CueTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    cause: str
-    points: int
-    at: Literal["start", "anywhere", "whole"]
-    phrases: str
-    asks: Literal["no", "any", "only"] = "no"
-    needs: frozenset[Literal["made", "files", "about"]] = frozenset()
-    loses_to: frozenset[Literal["answers", "orders", "reports"]] = frozenset({"answers", "orders"})
-
-
-class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    threshold: int
-    supports: dict[str, int]
-    counters: dict[str, int]
-    structure: dict[str, int]
-    cue: list[_CueTable]
-    tables: dict[str, str]
 
 
 @functools.cache
 def load_lexicon() -> Lexicon:
     """Return the phrases and points of ``lexicon.toml``, which is read once."""
     text = Path(__file__).with_name("lexicon.toml").read_text(encoding="utf-8")
-    file = toml.decode(text, type=_File)
-    return Lexicon(
-        threshold=file.threshold,
-        supports=file.supports,
-        counters=file.counters,
-        structure=file.structure,
-        cues=tuple(
-            Cue(
-                cause=cue.cause,
-                points=cue.points,
-                at=cue.at,
-                asks=cue.asks,
-                needs=frozenset(cue.needs),
-                loses_to=frozenset(cue.loses_to),
-                phrases=PhraseTable(cue.phrases),
-            )
-            for cue in file.cue
-        ),
-        tables={name: PhraseTable(table) for name, table in file.tables.items()},
-    )
+    return toml.decode(text, type=Lexicon, dec_hook=lambda kind, table: kind(table))
 
 
 def get_table(name: str) -> PhraseTable:

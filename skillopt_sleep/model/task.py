@@ -84,13 +84,8 @@ class CommandReference(Struct, frozen=True, kw_only=True, tag="command", tag_fie
     commands: tuple[str, ...]
 
 
-_BUILT_IN: Mapping[str, type[Struct]] = {
-    "exact": ExactReference,
-    "rubric": RubricReference,
-    "checks": ChecksReference,
-    "command": CommandReference,
-    "moment": MomentReference,
-}
+_FORMS = (ExactReference, RubricReference, ChecksReference, CommandReference, MomentReference)
+_BUILT_IN: Mapping[str, type[Struct]] = {str(form.__struct_config__.tag): form for form in _FORMS}
 """The references that mining creates itself; every other kind belongs to the judge of that name."""
 
 if TYPE_CHECKING:

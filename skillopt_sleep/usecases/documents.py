@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.agents import CodingAgent, agent_of_backend, agent_of_source, all_agents, find_agent
 from skillopt_sleep.errors import DiskError, Refused, UsageError
-from skillopt_sleep.model.call import Role
+from skillopt_sleep.model.call import CHARACTERS_PER_TOKEN, Role
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.rules import Landing
 from skillopt_sleep.night.harvest import file_sessions
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _CODE = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"(?<!\S)@(\S*\w)")
 """How a memory file of Claude Code imports another file (``@path``), outside of code."""
-CHARS_PER_TOKEN = 4
 LEAST_REPLAYS = 12
 """Replays that must fit into a night's cap on tokens; a longer document would only ever reach the cap."""
 MOST_BYTES = 1_000_000
@@ -80,7 +79,7 @@ def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | N
     """
     require_own_skill(workspace)
     agent, notes, others = choose_agents(workspace, tasks)
-    most_bytes = min(MOST_BYTES, get_night_caps(workspace).tokens * CHARS_PER_TOKEN // LEAST_REPLAYS)
+    most_bytes = min(MOST_BYTES, get_night_caps(workspace).tokens * CHARACTERS_PER_TOKEN // LEAST_REPLAYS)
     baseline, left_out = _read_documents(workspace, agent, most_bytes)
     backend = get_role(workspace, Role.TARGET)[0]
     prover = agent_of_backend(backend) or agent

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from msgspec import Struct
 from rapidfuzz import fuzz
 
 from skillopt_sleep.backends.simulation.world import (
@@ -56,7 +56,8 @@ class Luck(Protocol):
         """Return a number in [0, 1) for a name; within one call the same name gives the same number."""
 
 
-class Traits(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
     """How good the agent is; all but ``span`` are probabilities."""
 
     skill: float = 1.0
