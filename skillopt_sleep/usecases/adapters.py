@@ -46,9 +46,7 @@ def build_sources(workspace: Workspace) -> tuple[Source, ...]:
 def get_role(workspace: Workspace, role: Role) -> tuple[str, str]:
     """The backend of a role, and the model the settings ask for ("" = the default)."""
     settings = workspace.settings
-    if role is Role.TARGET:
-        return settings.target_backend or settings.backend, settings.target_model
-    return settings.optimizer_backend or settings.backend, settings.optimizer_model
+    return getattr(settings, f"{role}_backend") or settings.backend, getattr(settings, f"{role}_model")
 
 
 def build_backend(workspace: Workspace, role: Role, *, sessions: Harvested | None = None) -> Backend:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import Refused, SleepError
@@ -22,6 +21,7 @@ from skillopt_sleep.storage.files import read_regular
 from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.storage.staging import ProposalStatus, StagedDocument, hash_content
 from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED, get_role
+from skillopt_sleep.usecases.status import load_outcome
 
 if TYPE_CHECKING:
     from skillopt_sleep.night.outcome import Consolidated
@@ -288,17 +288,9 @@ def _stage_by_hand(workspace: Workspace, night: str, held: Sequence[AppliedEdit]
 
     Raises ``Refused`` when a live file has changed.
     """
-    from skillopt_sleep.night.outcome import Consolidated
-
-    data = workspace.journal.kept(night, "consolidate")
-    if data is None:
-        raise Refused(f"what night {night} was made of is not kept any more, so it cannot be adopted by hand")
-    try:
-        outcome = msgspec.json.decode(data, type=Consolidated)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refused(
-            f"what night {night} was made of is damaged ({error}), so it cannot be adopted by hand"
-        ) from error
+    outcome = load_outcome(workspace, night)
+    if outcome is None:
+        raise Refused(f"what night {night} tried is deleted or damaged, so nothing of it can be adopted by hand")
     ours = {adoption.path: adoption.after for adoption in list_live_adoptions(workspace) if adoption.night == night}
     return list(_stage_documents(outcome, night, held, ours))
 

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -200,10 +200,16 @@ def announce(workspace: Workspace) -> None:
     Raises nothing: what fails is reported to the user.
     """
     try:
-        wanted = workspace.settings.announce
-        proposals = _find_proposals(workspace) if wanted else {}
-        messages = sorted(_list_messages(workspace, proposals)) if wanted else []
-        _write_lines(workspace, MORNING, map(_format_line, messages))
+        messages = sorted(_list_messages(workspace)) if workspace.settings.announce else []
+        path = workspace.data_dir / MORNING
+        if messages:
+            lines = (
+                f"{said.project}\t{said.key}\t{said.missing}\t{json.dumps(said.text)[1:-1]}\n" for said in messages
+            )
+            make_folders(path.parent, within=workspace.data_dir.parent, mode=0o700)
+            write_atomic(path, "".join(lines).encode("utf-8", "surrogateescape"))
+        else:
+            remove(path)
     except SleepError as error:
         workspace.notify(f"agents are not told which proposals wait: {error}")
 
@@ -215,7 +221,7 @@ def notify_desktop(workspace: Workspace) -> None:
     """
     project = str(workspace.project)
     try:
-        messages = _list_messages(workspace, _find_proposals(workspace))
+        messages = _list_messages(workspace)
         text = next((message.text for message in messages if (message.project, message.missing) == (project, "-")), "")
     except SleepError:
         return  # `announce` has reported it
@@ -279,7 +285,8 @@ class AnnouncingAttempts(AttemptStore):
             announce(self._workspace)
 
 
-def _list_messages(workspace: Workspace, proposals: dict[str, str]) -> Iterator[Message]:
+def _list_messages(workspace: Workspace) -> Iterator[Message]:
+    proposals = _find_proposals(workspace)
     for project, night in proposals.items():
         yield Message(project, night, "-", "SkillOpt-Sleep: a change of your agent's instructions waits for you.")
     schedule = load_schedule(workspace.data_dir)
@@ -322,16 +329,12 @@ def _describe_failure(workspace: Workspace, project: str, schedule: Schedule | N
     if failure is None:
         yield from _describe_wait(workspace, project, schedule) if schedule else ()
         return
-    where = project if Path(project).is_dir() else "*"  # nobody starts a session in a folder that is gone
-    yield Message(where, sha256(failure.key.encode())[:12], "-", _say_failed(failure.nights, failure.why))
-
-
-def _say_failed(nights: int, why: str) -> str:
-    """Say that nights failed; the reason may quote a model service, so what a terminal would obey is taken out."""
     from skillopt_sleep.reports.formatting import plain
 
-    which = "the last night" if nights == 1 else f"the last {nights} nights"
-    return f"SkillOpt-Sleep: {which} failed: {plain(why, MOST_WORDS)}."
+    where = project if Path(project).is_dir() else "*"  # nobody starts a session in a folder that is gone
+    which = "the last night" if failure.nights == 1 else f"the last {failure.nights} nights"
+    why = plain(failure.why, MOST_WORDS)  # it may quote a model service: no terminal is to obey it
+    yield Message(where, sha256(failure.key.encode())[:12], "-", f"SkillOpt-Sleep: {which} failed: {why}.")
 
 
 def _find_program(python_path: str) -> str:
@@ -355,17 +358,3 @@ def _find_proposals(workspace: Workspace) -> dict[str, str]:
 
 def _is_one_line(text: str) -> bool:
     return len(text.splitlines()) == 1 and not set(text) & {"\n", "\t"}
-
-
-def _format_line(message: Message) -> str:
-    text = json.dumps(message.text)[1:-1]
-    return f"{message.project}\t{message.key}\t{message.missing}\t{text}"
-
-
-def _write_lines(workspace: Workspace, name: str, lines: Iterable[str]) -> None:
-    path = workspace.data_dir / name
-    if text := "".join(f"{line}\n" for line in lines):
-        make_folders(path.parent, within=workspace.data_dir.parent, mode=0o700)
-        write_atomic(path, text.encode("utf-8", "surrogateescape"))
-    else:
-        remove(path)

@@ -30,7 +30,6 @@ from skillopt_sleep.usecases.sessions import collect_insights
 from skillopt_sleep.usecases.upkeep import list_open_folders
 
 if TYPE_CHECKING:
-    from skillopt_sleep.model.document import Document
     from skillopt_sleep.model.ports import Source
     from skillopt_sleep.night.report import BackendHealth
     from skillopt_sleep.scheduling.due import Outlook, Schedule
@@ -40,7 +39,10 @@ if TYPE_CHECKING:
 def examine_setup(workspace: Workspace, scheduled: ScheduledNight | None = None) -> DoctorReport:
     """Check everything a night needs; ``scheduled`` is what ``check_schedule`` has found."""
     forecast = forecast_night(workspace, None)
-    outlook = _read_outlook(workspace)
+    outlook = read_outlook(workspace, workspace.journal.reports(str(workspace.project)))
+    if outlook is not None:
+        problem = outlook.problem or Installation(workspace.data_dir, workspace.env).check()
+        outlook = replace(outlook, problem=problem)
     backends = probe_backends(workspace)
     documents = inspect_live_documents(workspace)
     sources = tuple(_list_found(source) for source in build_sources(workspace))
@@ -52,7 +54,12 @@ def examine_setup(workspace: Workspace, scheduled: ScheduledNight | None = None)
         scope=workspace.settings.scope,
         sources=sources,
         targets=tuple(
-            _describe_target(document)
+            TargetFile(
+                kind=document.kind,
+                path=document.path,
+                exists=document.content is not None,
+                tracked=is_tracked(Path(document.path)),
+            )
             for candidate in (documents.baseline, *(landing.documents for landing in documents.landings))
             for document in candidate.documents
         ),
@@ -64,12 +71,7 @@ def examine_setup(workspace: Workspace, scheduled: ScheduledNight | None = None)
         scheduled=scheduled,
         failure=find_failure(workspace, str(workspace.project)),
         problems=(
-            *_list_problems(backends, sources, list_disk_problems(workspace.data_dir, workspace.project)),
-            *documents.left_out,
-            *list_open_folders(workspace.data_dir, workspace.project),
-            *_find_damage(workspace),
-            *_find_new_receivers(workspace),
-            *_schedule_problems(outlook),
+            *_list_problems(workspace, backends, sources, outlook, documents.left_out),
             *(scheduled.problems if scheduled else ()),
         ),
     )
@@ -96,47 +98,36 @@ def check_schedule(workspace: Workspace, schedule: Schedule, notes: tuple[str, .
     )
 
 
-def _read_outlook(workspace: Workspace) -> Outlook | None:
-    """Return how the nights are scheduled, and whether what was installed for them still exists."""
-    found = read_outlook(workspace, workspace.journal.reports(str(workspace.project)))
-    return found and replace(found, problem=found.problem or Installation(workspace.data_dir, workspace.env).check())
-
-
-def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
-    if outlook is not None and outlook.scheduled and outlook.problem:
-        yield outlook.problem
-    if outlook is not None and outlook.missed:
-        yield f"scheduled nights were missed: {', '.join(outlook.missed)}"
-
-
-def _find_damage(workspace: Workspace) -> Iterator[str]:
-    """Yield a damaged database, on which a night refuses to start."""
-    if wrong := find_damage(workspace.database):
-        yield f"the database in {workspace.data_dir} is damaged ({wrong}); try: skillopt-sleep doctor --repair"
-
-
-def _find_new_receivers(workspace: Workspace) -> Iterator[str]:
-    """Providers that would see sessions for the first time, and systems this program is not tested on."""
-    for receiver in find_new_receivers(workspace, [build_backend(workspace, role) for role in Role]):
-        yield f"{receiver.question}; `run` asks you once; --share-with {receiver.provider} agrees"
-    if sys.platform == "win32":
-        yield "native Windows is experimental and not tested; WSL is"
-
-
 def _list_problems(
-    backends: tuple[BackendHealth, ...], sources: tuple[SourceFound, ...], disk: tuple[str, ...]
+    workspace: Workspace,
+    backends: tuple[BackendHealth, ...],
+    sources: tuple[SourceFound, ...],
+    outlook: Outlook | None,
+    left_out: tuple[str, ...],
 ) -> Iterator[str]:
-    yield from disk
+    """Yield what keeps nights from running or succeeding, or needs the user's word, the gravest first."""
+    yield from list_disk_problems(workspace.data_dir, workspace.project)
     yield from dict.fromkeys(
         health.detail or f"{health.backend} is not ready" for health in backends if not health.ready
     )
     if not sources:
         options = " or ".join(f"--{name}-home" for name in names(Kind.SOURCE))
         yield f"no agent sessions were found; name their folder with {options}"
+    yield from left_out
+    yield from list_open_folders(workspace.data_dir, workspace.project)
+    if wrong := find_damage(workspace.database):
+        yield f"the database in {workspace.data_dir} is damaged ({wrong}); try: skillopt-sleep doctor --repair"
+    for receiver in find_new_receivers(workspace, [build_backend(workspace, role) for role in Role]):
+        yield f"{receiver.question}; `run` asks you once; --share-with {receiver.provider} agrees"
+    if sys.platform == "win32":
+        yield "native Windows is experimental and not tested; WSL is"
+    if outlook is not None and outlook.scheduled and outlook.problem:
+        yield outlook.problem
+    if outlook is not None and outlook.missed:
+        yield f"scheduled nights were missed: {', '.join(outlook.missed)}"
 
 
 def _list_found(source: Source) -> SourceFound:
-
     files = list(source.files(lambda _: None))
     oldest = min((file.mtime_ns for file in files), default=None)
     return SourceFound(
@@ -144,13 +135,4 @@ def _list_found(source: Source) -> SourceFound:
         files=len(files),
         size=sum(file.size for file in files),
         oldest="" if oldest is None else f"{datetime.fromtimestamp(oldest / 1e9, tz=UTC):%Y-%m-%d}",
-    )
-
-
-def _describe_target(document: Document) -> TargetFile:
-    return TargetFile(
-        kind=document.kind,
-        path=document.path,
-        exists=document.content is not None,
-        tracked=is_tracked(Path(document.path)),
     )

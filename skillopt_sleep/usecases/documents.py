@@ -113,7 +113,8 @@ def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = Non
         chosen = agent_of_source(settings.source)
     if chosen is not None:
         return ChosenAgents(chosen, others=tuple(other for other in named if other != chosen))
-    counts = count_sessions(workspace) if tasks is None else Counter(_find_sources(tasks))
+    files = {(origin.source, origin.path) for task in tasks or () for origin in task.origins}
+    counts = count_sessions(workspace) if tasks is None else Counter(source for source, _ in files)
     agents = all_agents()
     found = sorted((agent for agent in agents if counts[agent.source]), key=lambda agent: -counts[agent.source])
     if named:
@@ -189,7 +190,9 @@ def count_sessions(workspace: Workspace) -> Counter[str]:
     """
     sources = build_sources(workspace)
     known, counts = _read_archived(workspace, sources)
-    unread = [source for source in sources if source.name not in known and _has_files(source)]
+    unread = [
+        source for source in sources if source.name not in known and any(True for _ in source.files(lambda _: None))
+    ]
     if len(unread) == 1 and not counts:
         return Counter([unread[0].name])
     if unread:
@@ -224,15 +227,6 @@ def _read_archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set
         if source in asked and workspace.project_scope.holds(cwd, remote):
             counts[source] += sessions
     return {source for source, _, _ in archived}, counts
-
-
-def _has_files(source: Source) -> bool:
-    return next(iter(source.files(lambda _: None)), None) is not None
-
-
-def _find_sources(tasks: Sequence[TaskRecord]) -> list[str]:
-    """Return the source of each session that the tasks come from."""
-    return [source for source, _ in {(origin.source, origin.path) for task in tasks for origin in task.origins}]
 
 
 def _find_home(workspace: Workspace, agent: CodingAgent) -> Path:

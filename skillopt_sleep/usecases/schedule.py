@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from skillopt_sleep.agents import all_agents
 from skillopt_sleep.calls.clock import find_system_zone
@@ -18,7 +18,6 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.safety.receivers import is_secret_name, is_worth_hiding
 from skillopt_sleep.scheduling.due import (
     Attempt,
-    DaemonState,
     DayCaps,
     Outlook,
     Schedule,
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.report import NightReport
     from skillopt_sleep.usecases.workspace import Workspace
 
-T = TypeVar("T")
-
 PASSED_ON = frozenset(
     {
         "HOME", "PATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "OPENAI_BASE_URL", "AWS_PROFILE",
@@ -50,6 +47,7 @@ PASSED_ON = frozenset(
 """Variables a scheduled night is given as they were when it was scheduled, besides the agents' and our settings."""
 KEYS = ("ANTHROPIC_", "CLAUDE_CODE_", "OPENAI_", "CODEX_")
 KEY_WORDS = ("KEY", "TOKEN")
+NO_DAEMON = "nothing runs the nights: keep `skillopt-sleep daemon` running"
 RECENT_ATTEMPTS = 32
 """Attempts that `status` looks at: more than a week of them."""
 SECRET_NAMES = frozenset(
@@ -114,11 +112,7 @@ def merge_schedule(
     return replace(
         old,
         at=at or old.at,
-        day=DayCaps(
-            calls=_choose_first(day.calls, old.day.calls),
-            tokens=_choose_first(day.tokens, old.day.tokens),
-            usd=_choose_first(day.usd, old.day.usd),
-        ),
+        day=replace(old.day, **{name: cap for name, cap in asdict(day).items() if cap is not None}),
         projects=tuple(projects.values()),
         **{name: value for name, value in changed.items() if value is not None},
     )
@@ -138,7 +132,7 @@ def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook
         scheduled=entry is not None,
         others=len(schedule.projects) - (entry is not None),
         daemon=daemon,
-        problem=_find_problem(schedule, daemon),
+        problem=NO_DAEMON if schedule.using is Waker.DAEMON and daemon is None else "",
     )
     if entry is None:
         return found
@@ -245,10 +239,6 @@ def _split_value(path: tuple[str, ...], value: Json) -> Iterator[tuple[tuple[str
         yield path, str(value)
 
 
-def _choose_first(new: T | None, old: T | None) -> T | None:
-    return old if new is None else new
-
-
 def _find_next(schedule: Schedule, entry: ScheduledProject, attempts: Sequence[Attempt], now: datetime) -> datetime:
     """Return when the next night of a project is due; the last due counts until its night is over."""
     zone = find_system_zone()
@@ -257,12 +247,6 @@ def _find_next(schedule: Schedule, entry: ScheduledProject, attempts: Sequence[A
     if last.moment <= entry.since or over:
         return find_next_due(now, schedule.clock, zone).moment
     return last.moment
-
-
-def _find_problem(schedule: Schedule, daemon: DaemonState | None) -> str:
-    if schedule.using is Waker.DAEMON and daemon is None:
-        return "nothing runs the nights: keep `skillopt-sleep daemon` running"
-    return ""
 
 
 def _convert_to_local_time(attempt: Attempt) -> Attempt:

@@ -127,7 +127,7 @@ def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> StepsRead:
     known = [session for session in due if session.source in readers]
     kept = read = 0
     for number, session in enumerate(known):
-        file = _find_file(session.path)
+        file = _describe_file(session.path)
         if number and read + (file.size if file else 0) > limit:
             break
         read += file.size if file else 0
@@ -148,7 +148,7 @@ def load_steps(workspace: Workspace, source: str, path: str) -> Conversation | N
     if archived is not None and not archive.is_due(source, path):
         return archived
     reader = _list_readers(build_sources(workspace)).get(source)
-    file = _find_file(path)
+    file = _describe_file(path)
     found = _read(workspace, reader, file) if reader and file else None
     return found or archived
 
@@ -167,7 +167,7 @@ def _list_readers(sources: Sequence[Source]) -> dict[str, ReadsSteps]:
     return {source.name: source for source in sources if isinstance(source, ReadsSteps)}
 
 
-def _find_file(path: str) -> SessionFile | None:
+def _describe_file(path: str) -> SessionFile | None:
     """Describe a session file; None when it is gone."""
     try:
         status = Path(path).lstat()

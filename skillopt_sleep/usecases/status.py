@@ -93,7 +93,7 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
         is_due = number == 0 or (
             number < MOST_PAGES and page.parent.is_dir() and (report.proposal or not page.exists())
         )
-        outcome = _load_outcome(workspace, report) if is_due or report.night == wanted else None
+        outcome = load_outcome(workspace, report.night) if is_due or report.night == wanted else None
         is_lost = outcome is None and page.exists()
         if report.state is NightState.RUNNING or is_lost or not (is_due or report.night == wanted):
             continue
@@ -125,14 +125,14 @@ def load_view(workspace: Workspace, report: NightReport) -> NightView:
     """Return the view of a night with the answers at every place, as far as they are kept."""
     from skillopt_sleep.reports.view import describe_night
 
-    return describe_night(report, _load_outcome(workspace, report))
+    return describe_night(report, load_outcome(workspace, report.night))
 
 
-def _load_outcome(workspace: Workspace, report: NightReport) -> Consolidated | None:
-    """Return what a night was made of; None when it tried nothing, or when that is not kept any more."""
+def load_outcome(workspace: Workspace, night: str) -> Consolidated | None:
+    """Return the documents and trials of a night; None when it tried nothing, or they are deleted or damaged."""
     from skillopt_sleep.night.outcome import Consolidated
 
-    kept = workspace.journal.kept(report.night, "consolidate")
+    kept = workspace.journal.kept(night, "consolidate")
     try:
         return msgspec.json.decode(kept, type=Consolidated) if kept is not None else None
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -44,20 +44,11 @@ DATABASE = "sleep.db"
 """The database file in the data folder."""
 
 
-def ignore_notice(_line: str) -> None:
-    """Drop a notice: for library callers that show nothing."""
-
-
 def describe_fault(error: Exception) -> str:
     """Name a fault of this program in one line, with the place to report."""
     at = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(at.filename).name}:{at.lineno}"
     return f"a fault of this program, which cost no result; please report it: {type(error).__name__}: {error} ({place})"
-
-
-def keep_backend(_role: Role, backend: Backend) -> Backend:
-    """Use the backend as it was built."""
-    return backend
 
 
 @dataclass(frozen=True)
@@ -77,9 +68,9 @@ class Workspace:
     clock: SystemClock = field(default_factory=SystemClock)
     dry_run: bool = False
     """Work on a copy of the database, and write nothing."""
-    notify: Callable[[str], None] = ignore_notice
+    notify: Callable[[str], None] = lambda _line: None
     """Takes each notice for the user, one line: what was repaired or could not be done besides the answer."""
-    wrap_backend: Callable[[Role, Backend], Backend] = keep_backend
+    wrap_backend: Callable[[Role, Backend], Backend] = lambda _role, backend: backend
     """Applied to every backend that is built; measurements and tests watch the calls here."""
 
     def __post_init__(self) -> None:
@@ -147,17 +138,16 @@ class Workspace:
             return database
         from skillopt_sleep.storage.atomic_replace import undo_unfinished
 
-        if self.dry_run:
+        if not self.dry_run:
+            undone = undo_unfinished(database)
+        else:
             database.close()
             with closing(Database(path, extra_schema=staging.SCHEMA)) as real:
-                self._notify_all(undo_unfinished(real))
-            return Database(path, extra_schema=staging.SCHEMA, as_copy=True)
-        self._notify_all(undo_unfinished(database))
-        return database
-
-    def _notify_all(self, lines: tuple[str, ...]) -> None:
-        for line in lines:
+                undone = undo_unfinished(real)
+            database = Database(path, extra_schema=staging.SCHEMA, as_copy=True)
+        for line in undone:
             self.notify(line)
+        return database
 
     @cached_property
     def inbox(self) -> SessionInbox:
