@@ -7,21 +7,21 @@ the environment, a key or helper in the settings. ``--bare`` would be faster but
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.backends.agent_cli import PROBE_SECONDS, AgentCli
 from skillopt_sleep.backends.claude_native import QUIET, NativeClaude, escape_slash, find_config_folder, select_login
 from skillopt_sleep.backends.claude_output import CLAUDE, STREAM_OPTIONS, read_announced_wait, read_result
 from skillopt_sleep.backends.outcomes import build_reply, decode_json
-from skillopt_sleep.backends.process import Children, Ended, find_command
-from skillopt_sleep.errors import BackendError, BadReply, NotLoggedIn, TooOld
+from skillopt_sleep.backends.process import Ended
+from skillopt_sleep.errors import BadReply
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.call import Bounds, Health, Prompt, Reply
+from skillopt_sleep.model.call import Bounds, Prompt, Reply
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, Trajectory
 from skillopt_sleep.safety.receivers import choose_receiver, identify_provider
 
@@ -35,15 +35,8 @@ CLOUDS = {
 """Variables that switch to a cloud: the cloud's name, and the variable that overrides its address."""
 SWITCHED_OFF = frozenset({"", "0", "false", "no", "off"})
 
-INSTALL = "npm install -g @anthropic-ai/claude-code, or name the program by `command` in [backends.claude]"
-OLDEST = (2, 1, 169)
-"""The first version with ``--safe-mode`` (its release notes, June 2026)."""
-FOOTPRINT = 320 * 2**20
-"""Bytes of memory; measured: 200 to 307 MB with the tested versions."""
 LEAST_USD = 0.0001
 """The smallest budget the CLI's option can express."""
-PROBE_SECONDS = 10.0
-"""Deadline of each of two commands, which take a third of a second on an idle machine."""
 ISOLATION = ("--safe-mode", "--strict-mcp-config", "--tools=", "--no-session-persistence")
 # an `@path` in a prompt would put that file of this machine into the request, without any tool
 NO_ATTACHMENTS = {"CLAUDE_CODE_DISABLE_ATTACHMENTS": "1"}
@@ -60,34 +53,18 @@ class _Settings(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaudeBackend:
+class ClaudeBackend(AgentCli):
     """The ``claude`` command line."""
+
+    advice = CLAUDE
+    install = "npm install -g @anthropic-ai/claude-code, or name the program by `command` in [backends.claude]"
+    oldest = (2, 1, 169)  # the first version with ``--safe-mode`` (its release notes, June 2026)
+    footprint = 320 * 2**20  # measured: 200 to 307 MB with the tested versions
 
     command: str = "claude"
     """The program: a name on PATH, or a path."""
-    model: str = ""
-    """The model to ask; "" = the CLI's default."""
-    timeout: float = 180.0
-    """Seconds that one call may take."""
     max_usd: float = 0.0
     """Dollars that the CLI may spend on one call; 0 = no limit."""
-    loop_timeout: float = 900.0
-    """Seconds that a native replay may take."""
-    max_turns: int = 40
-    """Requests to the model that a native replay may make."""
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The environment of the CLI."""
-    record: str = field(default="", repr=False)
-    """The folder in which running children are recorded; see ``Children``."""
-    _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_children", Children(self.record))
-
-    @property
-    def name(self) -> str:
-        """The registry name."""
-        return "claude"
 
     @property
     def sees(self) -> str:
@@ -96,31 +73,9 @@ class ClaudeBackend:
         return f"{receiver}, through the claude CLI and the account it is logged in to"
 
     @property
-    def footprint(self) -> int:
-        """Bytes of memory that one call takes."""
-        return FOOTPRINT
-
-    @property
     def provider(self) -> str:
         """Who receives the prompts; see ``find_provider``."""
         return find_provider(self.env)
-
-    def probe(self) -> Health:
-        """Ask the CLI, offline, whether it is installed, new enough and logged in."""
-        version = ""
-        try:
-            found = re.search(r"\d+\.\d+\.\d+", self._run("--version", seconds=PROBE_SECONDS).stdout)
-            version = found[0] if found else ""
-            if version and tuple(int(part) for part in version.split(".")) < OLDEST:
-                oldest = ".".join(str(part) for part in OLDEST)
-                detail = f"claude {version} is too old, {oldest} is needed: {CLAUDE.fixes[TooOld]}"
-                return Health(ready=False, version=version, detail=detail)
-            status = self._run("auth", "status", seconds=PROBE_SECONDS)
-        except BackendError as error:
-            return Health(ready=False, version=version, detail=str(error))
-        logged_in = _read_login_status(status.stdout)
-        detail = "" if logged_in is not False else f"claude is not logged in: {CLAUDE.fixes[NotLoggedIn]}"
-        return Health(ready=logged_in is not False, version=version, logged_in=logged_in, detail=detail)
 
     def complete(self, prompt: Prompt) -> Reply:
         """Answer one prompt; see ``Backend.complete``. Raises ``DiskError`` too."""
@@ -148,19 +103,13 @@ class ClaudeBackend:
         """Let the agent work in a workspace; see ``Agent.run``. Raises ``DiskError`` too."""
         return self._native(assignment.within).run(assignment)
 
-    def close(self) -> None:
-        """End every child; see ``Backend.close``."""
-        self._children.close()
-
     def _native(self, within: Bounds) -> NativeClaude:
         return NativeClaude(
-            command=find_command(self.command, self.env, install=INSTALL),
-            model=self.model,
+            cli=self,
+            program=self._find_program(),
             env=self._build_environment(),
             children=self._children,
             seconds=within.clip(self.loop_timeout),
-            call_seconds=self.timeout,
-            max_turns=self.max_turns,
             max_usd=self._limit_usd(within),
         )
 
@@ -173,8 +122,18 @@ class ClaudeBackend:
     def _build_environment(self) -> dict[str, str]:
         return select_login({name: value for name, value in self.env.items() if name not in PARENT})
 
+    def _query(self, *arguments: str) -> Ended:
+        return self._run(*arguments, seconds=PROBE_SECONDS)
+
+    def _read_login(self) -> bool | None:
+        try:
+            logged_in = decode_json(self._query("auth", "status").stdout, dict[str, Json]).get("loggedIn")
+        except BadReply:
+            return None
+        return logged_in if isinstance(logged_in, bool) else None
+
     def _run(self, *arguments: str, seconds: float, system: str | None = None, stdin: str = "") -> Ended:
-        argv = [find_command(self.command, self.env, install=INSTALL), *arguments]
+        argv = [self._find_program(), *arguments]
         with self._children.open_folder() as folder:
             workspace = folder / "workspace"
             workspace.mkdir()
@@ -231,15 +190,6 @@ def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> 
         usage=result.spent,
         cost_usd=result.price,
     )
-
-
-def _read_login_status(stdout: str) -> bool | None:
-    """Return what ``claude auth status`` reports, None when that cannot be read."""
-    try:
-        logged_in = decode_json(stdout, dict[str, Json]).get("loggedIn")
-    except BadReply:
-        return None
-    return logged_in if isinstance(logged_in, bool) else None
 
 
 PLUGIN = ClaudeBackend

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.backends.agent_cli import AgentCli
 from skillopt_sleep.backends.child_registry import MARK, Note
 from skillopt_sleep.backends.claude_output import STREAM_OPTIONS, is_retrying, is_running_tool, read_announced_wait
 from skillopt_sleep.backends.claude_session import cut_session
@@ -105,18 +106,16 @@ SHORT_TEMP = "/tmp"  # noqa: S108  only a folder with an unforeseeable name is m
 
 
 class NativeClaude(Struct, frozen=True, kw_only=True):
-    """The settings of the backend that a native run needs."""
+    """A native run of Claude Code."""
 
-    command: str
+    cli: AgentCli
+    """The backend, with its options."""
+    program: str
     """Path of the program."""
-    model: str
     env: Mapping[str, str]
     children: Children
     seconds: float
     """Deadline of the whole run."""
-    call_seconds: float
-    """Deadline of one request to the model."""
-    max_turns: int
     max_usd: float = 0.0
     """What the CLI may spend on the run; 0 = no limit."""
 
@@ -147,10 +146,10 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
                     (find_config_folder(self.env) / "session-env" / session).rmdir()
             if has_sandbox_failed(ended.stdout):
                 raise Overloaded("claude's sandbox did not start, so commands of the agent were not run")
-            deadline = self.call_seconds if ended.silent else self.seconds
+            deadline = self.cli.timeout if ended.silent else self.seconds
             if assignment.put_back and NO_SESSION in ended.stderr:
                 raise NotPutBack("this version of claude cannot resume a session from its file: run `claude update`")
-            done = read_trajectory(ended, assignment, place.root, model=self.model, deadline=deadline)
+            done = read_trajectory(ended, assignment, place.root, model=self.cli.model, deadline=deadline)
             if copy is not None:
                 done = finish(done, read_steps(ended.stdout), copy, place)
             hook_calls = _read_lines(place.folder / HOOK_CALLS)
@@ -176,13 +175,8 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         """Write the recorded session, up to its cut, beside the workspace; return None for a new session."""
         if assignment.put_back is None:
             return None
-        if assignment.put_back.source != "claude":
-            raise NotPutBack(f"claude cannot resume a session of {assignment.put_back.source}: use --replay text")
         copy = cut_session(assignment, assignment.put_back, place, self.env)
-        if copy.content:
-            recorded = place.folder / RECORDED
-            recorded.touch(mode=0o600)
-            recorded.write_bytes(copy.content)
+        copy.write(place.folder / RECORDED)
         return copy
 
     def _has_shell(self, assignment: Assignment) -> bool:
@@ -202,20 +196,15 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         settings.touch(mode=0o600)
         settings.write_bytes(msgspec.json.encode(self._build_settings(place, has_shell=has_shell)))
         system.write_text(assignment.system, encoding="utf-8", errors="replace")
-        argv = [
-            self.command,
-            "-p",
-            *ISOLATION,
-            *STREAM_OPTIONS,
-            f"--max-turns={limit_turns(assignment, self.max_turns)}",
-        ]
+        argv = [self.program, "-p", *ISOLATION, *STREAM_OPTIONS]
+        argv += [f"--max-turns={limit_turns(assignment, self.cli.max_turns)}"]
         argv += [f"--tools={FILE_TOOLS}{SHELL_TOOLS if has_shell else ''}", "--permission-mode=acceptEdits"]
         argv += [f"--session-id={session}", f"--settings={settings}", f"--append-system-prompt-file={system}"]
         if (recorded := place.folder / RECORDED).exists():
             argv += ["--resume", str(recorded), "--fork-session"]
-        argv += [f"--model={self.model}"] if self.model else []
+        argv += [f"--model={self.cli.model}"] if self.cli.model else []
         argv += [f"--max-budget-usd={self.max_usd:.4f}"] if self.max_usd else []
-        timeout = str(int(self.call_seconds * 1000))
+        timeout = str(int(self.cli.timeout * 1000))
         return self.children.run(
             argv,
             env={**select_login(self.env), **NATIVE_QUIET, "TMPDIR": str(scratch), "API_TIMEOUT_MS": timeout},
@@ -223,7 +212,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
             seconds=self.seconds,
             stdin=escape_slash(MENTION.sub("@ ", choose_prompt(assignment))),
             announced_wait=read_announced_wait,
-            idle_timeout=IdleTimeout(self.call_seconds, is_running_tool=is_running_tool, is_retrying=is_retrying),
+            idle_timeout=IdleTimeout(self.cli.timeout, is_running_tool=is_running_tool, is_retrying=is_retrying),
         )
 
     def _build_settings(self, place: Workspace, *, has_shell: bool) -> dict[str, Json]:

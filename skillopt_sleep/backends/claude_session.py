@@ -20,7 +20,6 @@ from skillopt_sleep.backends.put_back import (
     Record,
     SessionCopy,
     encode_records,
-    find_recorded_folder,
     read_records,
 )
 from skillopt_sleep.backends.workspace import Workspace
@@ -49,12 +48,11 @@ EDITORS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 def cut_session(assignment: Assignment, put_back: PutBack, place: Workspace, env: Mapping[str, str]) -> SessionCopy:
     """Return the session up to the cut, as a new session in the workspace. Raises ``NotPutBack``."""
     session = str(uuid4())
-    records = read_records(put_back)
+    records = read_records(put_back, "claude")
     chain = select_chain(records, put_back)
     cwd = next((str(record["cwd"]) for record in chain if record.get("cwd")), "")
     kept = [{name: record[name] for name in KEPT_FIELDS if name in record} for record in chain]
-    recorded = find_recorded_folder(cwd, assignment.folder)
-    mover = Mover(kept, env, recorded=recorded, workspace=place.root)
+    mover = Mover(kept, env, cwd=cwd, assignment=assignment, place=place)
     moved: list[Record] = []
     for record in kept:
         if not _leave_out_secret_thoughts(record, mover):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from skillopt_sleep.backends.agent_cli import read_ending
 from skillopt_sleep.backends.claude_output import (
     Block,
     ClaudeResult,
@@ -23,7 +24,7 @@ from skillopt_sleep.backends.outcomes import decode_lines
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.backends.put_back import shorten, shorten_arguments
 from skillopt_sleep.backends.workspace import Layout, Workspace, contains_every_line
-from skillopt_sleep.errors import EmptyReply, TooLong
+from skillopt_sleep.errors import EmptyReply
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage
 from skillopt_sleep.model.document import Document, DocumentKind, read_region
@@ -111,21 +112,13 @@ def _read_content(content: Json) -> str:
 def _read_ending(ended: Ended, answers: Sequence[Event], deadline: float) -> tuple[Ending, ClaudeResult | None]:
     """Return how the agent ended the run; raise the error of a run that something else ended."""
     result = find_result(ended.stdout)
-    if ended.timed_out and answers and not ended.silent:
-        return Ending.OUT_OF_TIME, result
-    if ended.flooded and answers:
-        return Ending.OUT_OF_ROOM, result
-    if result is not None and not ended.timed_out:
+    if result is not None and not ended.timed_out and not ended.flooded:
         if result.subtype == "error_max_turns":
             return Ending.OUT_OF_TURNS, result
         if result.stop_reason == "refusal":
             return Ending.REFUSED, result
-    try:
-        return Ending.DONE, read_result(ended, deadline=deadline)
-    except TooLong:
-        if len(answers) > 1:
-            return Ending.OUT_OF_ROOM, result
-        raise
+    ending, final = read_ending(ended, lambda: read_result(ended, deadline=deadline), worked=len(answers))
+    return ending, final or result
 
 
 def _read_skill_shown(events: Sequence[Event], document: Document, root: Path) -> Shown:

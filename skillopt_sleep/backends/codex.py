@@ -8,7 +8,6 @@ It is read, and thrown away with the home.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from skillopt_sleep.backends.agent_cli import PROBE_SECONDS, AgentCli
 from skillopt_sleep.backends.child_registry import MARK
 from skillopt_sleep.backends.codex_home import (
     BEDROCK,
@@ -40,21 +40,16 @@ from skillopt_sleep.backends.codex_output import (
 )
 from skillopt_sleep.backends.codex_session import put_into_home, take_record
 from skillopt_sleep.backends.outcomes import build_reply
-from skillopt_sleep.backends.process import Children, Ended, IdleTimeout, find_command
+from skillopt_sleep.backends.process import Ended, IdleTimeout
 from skillopt_sleep.backends.put_back import SessionCopy, choose_prompt, finish, limit_turns
 from skillopt_sleep.backends.sandbox import TOOL_VARIABLES, add_results, build_agent_environment, find_flaw
 from skillopt_sleep.backends.workspace import Layout, Workspace, open_workspace
-from skillopt_sleep.errors import BackendError, DiskError, NotAllowed, NotLoggedIn, SettingsError, TimedOut
+from skillopt_sleep.errors import BackendError, DiskError, NotAllowed, SettingsError, TimedOut
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.call import Bounds, Health, Prompt, Reply
+from skillopt_sleep.model.call import Bounds, Prompt, Reply
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, Trajectory
 from skillopt_sleep.safety.receivers import hide_secrets
 
-INSTALL = "npm install -g @openai/codex, or name the program by `command` in [backends.codex]"
-FOOTPRINT = 160 * 2**20
-"""Bytes of memory; measured: 140 MB with the tested versions."""
-PROBE_SECONDS = 10.0
-"""Deadline of each of two commands, which take a fifth of a second on an idle machine."""
 LAYOUT = Layout(skills=".agents/skills", memory="AGENTS.md", settings=(".codex", ".agents"), texts=("skills",))
 LOGS = {"RUST_LOG": "codex_core=warn"}
 """Makes Codex log on stderr how long it is about to wait before a retry; no event says so."""
@@ -112,17 +107,17 @@ OWN_PREFIXES = ("CODEX_", "OPENAI_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodexBackend:
+class CodexBackend(AgentCli):
     """The ``codex`` command line."""
+
+    advice = CODEX
+    install = "npm install -g @openai/codex, or name the program by `command` in [backends.codex]"
+    footprint = 160 * 2**20  # measured: 140 MB with the tested versions
 
     command: str = "codex"
     """The program: a name on PATH, or a path."""
-    model: str = ""
-    """The model to ask; "" = the CLI's default."""
-    timeout: float = 180.0
-    """Seconds that one call may take."""
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The environment of the CLI."""
+    max_turns: int = 60
+    """Steps that a native replay may take."""
     config: tuple[str, ...] = ()
     """Settings as ``-c`` accepts them, such as ``model_reasoning_effort=low``."""
     use_user_config: bool = False
@@ -130,23 +125,11 @@ class CodexBackend:
 
     Then the user's ``AGENTS.md`` and skills reach the model too. Hooks, MCP servers and plugins never run.
     """
-    loop_timeout: float = 900.0
-    """Seconds that a native replay may take."""
-    max_turns: int = 60
-    """Steps that a native replay may take."""
-    record: str = field(default="", repr=False)
-    """The folder in which running children are recorded; see ``Children``."""
-    _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
     _home: CodexHome = field(default_factory=CodexHome, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_children", Children(self.record))
+        AgentCli.__post_init__(self)
         object.__setattr__(self, "_home", CodexHome(self._children.registry))
-
-    @property
-    def name(self) -> str:
-        """The registry name."""
-        return "codex"
 
     @property
     def sees(self) -> str:
@@ -157,11 +140,6 @@ class CodexBackend:
             provider = "the provider that its config.toml names"
         receiver = "OpenAI" if provider == OPENAI else provider or "this machine"
         return f"{receiver}, through the codex CLI and the account it is logged in to{self._describe_unused()}"
-
-    @property
-    def footprint(self) -> int:
-        """Bytes of memory that one call takes."""
-        return FOOTPRINT
 
     @property
     def provider(self) -> str:
@@ -185,25 +163,6 @@ class CodexBackend:
         if not unused:
             return ""
         return f" (not {hide_secrets(unused)}, which config.toml names; `use_user_config = true` would ask it)"
-
-    def probe(self) -> Health:
-        """Ask the CLI, offline, whether it is installed and logged in.
-
-        A provider of the user's own has its own keys: whether they work shows at the first call.
-        """
-        version = ""
-        try:
-            found = re.search(r"\d+\.\d+\.\d+\S*", self._run("--version", seconds=PROBE_SECONDS).stdout)
-            version = found[0] if found else ""
-            status = self._run("login", "status", seconds=PROBE_SECONDS)
-        except (BackendError, DiskError, SettingsError) as error:
-            return Health(ready=False, version=version, detail=str(error))
-        if status.status == 0 or self.env.get("CODEX_API_KEY"):
-            return Health(ready=True, version=version, logged_in=True)
-        if self.use_user_config:
-            return Health(ready=True, version=version)
-        detail = f"codex is not logged in: {CODEX.fixes[NotLoggedIn]}"
-        return Health(ready=False, version=version, logged_in=False, detail=detail)
 
     def complete(self, prompt: Prompt) -> Reply:
         """Answer one prompt; see ``Backend.complete``. Raises ``DiskError``, and ``SettingsError`` for a bad config."""
@@ -270,7 +229,7 @@ class CodexBackend:
 
     def close(self) -> None:
         """End every child and remove the throwaway home; see ``Backend.close``."""
-        self._children.close()
+        AgentCli.close(self)
         self._home.close()
 
     def _work(
@@ -286,7 +245,7 @@ class CodexBackend:
         provider = rename_builtin_provider(read_settings(self.config), seconds=self.timeout)
         settings = [*self.config, *QUIET, *provider]
         instructions = json.dumps(assignment.system, ensure_ascii=False)
-        argv = [find_command(self.command, self.env, install=INSTALL), *WORK, "-C", str(place.cwd)]
+        argv = [self._find_program(), *WORK, "-C", str(place.cwd)]
         argv += ["--model", self.model] if self.model else []
         argv += _as_options([*settings, *WITH_TOOLS, f"developer_instructions={instructions}"])
         # codex does not set up its sandbox in a folder below TMPDIR, so it gets another TMPDIR than ours
@@ -305,7 +264,7 @@ class CodexBackend:
         """Wrap a command in Codex's own sandbox; it may write in the workspace and in ``TMPDIR``."""
         roots = json.dumps([str(workspace), str(scratch)], ensure_ascii=False)
         settings = [*CONFINED, f"sandbox_workspace_write.writable_roots={roots}"]
-        return (find_command(self.command, self.env, install=INSTALL), "sandbox", *_as_options(settings), "--", *argv)
+        return (self._find_program(), "sandbox", *_as_options(settings), "--", *argv)
 
     def _narrow(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the CLI, in every mode: where things are, and what its login depends on.
@@ -317,8 +276,17 @@ class CodexBackend:
         prefixes = (*OWN_PREFIXES, "AWS_") if BEDROCK in named else OWN_PREFIXES
         return build_agent_environment(env, prefixes=prefixes, settings=named)
 
+    def _query(self, *arguments: str) -> Ended:
+        return self._run(*arguments, seconds=PROBE_SECONDS)
+
+    def _read_login(self) -> bool | None:
+        """Return whether the user is logged in; the keys of a provider of their own show at the first call."""
+        if self._query("login", "status").status == 0 or self.env.get("CODEX_API_KEY"):
+            return True
+        return None if self.use_user_config else False
+
     def _run(self, *arguments: str, seconds: float, prompt: Prompt | None = None) -> Ended:
-        command = find_command(self.command, self.env, install=INSTALL)
+        command = self._find_program()
         env = self.env if self.use_user_config else self._home.build_environment(self.env)
         with self._children.open_folder() as folder:
             workspace = folder / "workspace"

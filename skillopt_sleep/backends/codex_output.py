@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.backends.agent_cli import read_ending
 from skillopt_sleep.backends.outcomes import (
     AgentAdvice,
     classify_failure,
@@ -27,7 +28,7 @@ from skillopt_sleep.backends.outcomes import (
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.backends.put_back import shorten, shorten_arguments
 from skillopt_sleep.backends.workspace import contains_every_line
-from skillopt_sleep.errors import BadReply, EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooLong, TooOld
+from skillopt_sleep.errors import BadReply, EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooOld
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage, make_usage
 from skillopt_sleep.model.document import Document, DocumentKind, read_region
@@ -248,7 +249,10 @@ def read_trajectory(
     answers = [item.text for item in items if item.type == "agent_message" and item.text]
     known = record or Record()
     worked = bool(answers or known.called or any(item.type != "error" for item in items))
-    ending, usage = _read_ending(ended, deadline, worked=worked, out_of_turns=out_of_turns)
+    ending, usage = Ending.OUT_OF_TURNS, None
+    if not out_of_turns:
+        ending, turn = read_ending(ended, lambda: read_turn(ended, deadline=deadline), worked=2 * worked)
+        usage = turn[1] if turn else None
     if ending is Ending.DONE and not answers and not known.called:
         raise EmptyReply("codex ended without an error, an answer or a tool call")
     documents = [document for document in assignment.documents if document.content is not None]
@@ -268,22 +272,6 @@ def read_trajectory(
             if document.kind is DocumentKind.SKILL and known.contains(document)
         ),
     )
-
-
-def _read_ending(ended: Ended, deadline: float, *, worked: bool, out_of_turns: bool) -> tuple[Ending, Usage | None]:
-    """Return how the agent ended the run; raise the error of a run that something else ended."""
-    if out_of_turns:
-        return Ending.OUT_OF_TURNS, None
-    if ended.timed_out and worked and not ended.silent:
-        return Ending.OUT_OF_TIME, None
-    if ended.flooded and worked:
-        return Ending.OUT_OF_ROOM, None
-    try:
-        return Ending.DONE, read_turn(ended, deadline=deadline)[1]
-    except TooLong:
-        if worked:
-            return Ending.OUT_OF_ROOM, None
-        raise
 
 
 def _read_shown(document: Document, record: Record | None) -> Shown:

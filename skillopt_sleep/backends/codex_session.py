@@ -24,7 +24,6 @@ from skillopt_sleep.backends.put_back import (
     Record,
     SessionCopy,
     encode_records,
-    find_recorded_folder,
     read_records,
 )
 from skillopt_sleep.backends.workspace import Workspace
@@ -56,15 +55,10 @@ def put_into_home(
     if put_back is None:
         yield None
         return
-    if put_back.source != "codex":
-        raise NotPutBack(f"codex cannot resume a session of {put_back.source}: use --replay text")
     copy = cut_rollout(assignment, put_back, place, env, provider)
     path = Path(env["CODEX_HOME"], copy.path)
     try:
-        if copy.content:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-            path.write_bytes(copy.content)
+        copy.write(path)
         yield copy
     finally:
         path.unlink(missing_ok=True)
@@ -92,13 +86,13 @@ def cut_rollout(
 
     Raises ``NotPutBack``.
     """
-    records = read_records(put_back)
+    records = read_records(put_back, "codex")
     meta = next((_payload(record) for record in records if record.get("type") == "session_meta"), {})
     if not meta:
         raise NotPutBack(f"{put_back.path} has no session_meta: it is no rollout that codex can resume")
     kept = select_records(records, put_back)
     cwd = str(meta.get("cwd") or "")
-    mover = Mover(kept, env, recorded=find_recorded_folder(cwd, assignment.folder), workspace=place.root)
+    mover = Mover(kept, env, cwd=cwd, assignment=assignment, place=place)
     thread, now = str(uuid4()), datetime.now(UTC)
     known = {name: meta[name] for name in META_FIELDS if name in meta}
     own = {"id": thread, "session_id": thread, "cwd": str(place.cwd), "source": "exec", "model_provider": provider}

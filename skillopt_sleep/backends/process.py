@@ -11,7 +11,6 @@ import contextlib
 import errno
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -206,14 +205,6 @@ class IdleTimeout:
         if silence > USED_UP * self._call_seconds and self._is_retrying(printed):
             return 0.0
         return self._call_seconds + SLACK
-
-
-def find_command(command: str, env: Mapping[str, str], *, install: str) -> str:
-    """Return the path of a command on the PATH of ``env``. Raises ``NotInstalled`` that says how to ``install`` it."""
-    path = shutil.which(command, path=env.get("PATH", ""))
-    if path is None:
-        raise NotInstalled(f"{command} is not installed, or not on PATH: {install}")
-    return path
 
 
 @contextlib.contextmanager

@@ -71,12 +71,21 @@ class SessionCopy(Struct, frozen=True, kw_only=True):
     """The recorded folder that the copy replaces by the workspace; "" if none is replaced."""
     edits: tuple[Edit, ...] = ()
 
+    def write(self, path: Path) -> None:
+        """Write the session file, for its owner alone; write none when there is nothing to resume."""
+        if self.content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            path.write_bytes(self.content)
 
-def read_records(put_back: PutBack) -> list[Record]:
+
+def read_records(put_back: PutBack, agent: str) -> list[Record]:
     """Return the lines of a session file in order; a line that is no JSON object is an empty one.
 
-    Raises ``NotPutBack`` when the file is gone or cannot be read.
+    Raises ``NotPutBack`` when the file is gone, cannot be read, or is of another agent.
     """
+    if put_back.source != agent:
+        raise NotPutBack(f"{agent} cannot resume a session of {put_back.source}: use --replay text")
     path = Path(put_back.path)
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
@@ -100,11 +109,15 @@ def _decode(line: bytes) -> Record:
 class Mover:
     """Changes the texts of a copied session: removes secrets, and replaces the recorded folder by the workspace."""
 
-    def __init__(self, records: Sequence[Record], env: Mapping[str, str], *, recorded: str, workspace: Path) -> None:
+    def __init__(
+        self, records: Sequence[Record], env: Mapping[str, str], *, cwd: str, assignment: Assignment, place: Workspace
+    ) -> None:
+        """``cwd`` is the recorded working folder, whose part inside the project is that of the assignment."""
         texts = tuple(dict.fromkeys(text for record in records for text in _list_texts(record)))
         values = [value for name, value in env.items() if is_secret_name(name)]
         self._redacted = Redactor(values=values).redact_all(texts)
-        self._workspace = str(workspace)
+        self._workspace = str(place.root)
+        recorded = cwd.removesuffix(f"/{assignment.folder}") if assignment.folder else cwd
         self.folder = recorded.rstrip("/\\") if len(PurePath(recorded).parts) >= SHALLOW else ""
         """The recorded folder, "" where it is not replaced."""
         self._named = re.compile(re.escape(self.folder) + r"(?![\w.-])") if self.folder else None
@@ -162,12 +175,6 @@ def _list_texts(value: Any) -> Iterator[str]:  # noqa: ANN401  any JSON
     elif isinstance(value, list):
         for inner in value:
             yield from _list_texts(inner)
-
-
-def find_recorded_folder(cwd: str, folder: str) -> str:
-    """Return the recorded counterpart of the workspace's top, from the session's ``cwd`` and its start ``folder``."""
-    inside = f"/{folder}" if folder else ""
-    return cwd.removesuffix(inside) if inside else cwd
 
 
 def encode_records(records: Sequence[Record]) -> bytes:

@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 from skillopt_sleep.backends import process
+from skillopt_sleep.backends.agent_cli import find_command
 from skillopt_sleep.backends.child_registry import MARK
-from skillopt_sleep.backends.process import Children, find_command, make_temporary_folder
+from skillopt_sleep.backends.process import Children, make_temporary_folder
 from skillopt_sleep.errors import DiskError, NotInstalled, TimedOut
 from skillopt_sleep.model.session import OWN_RUN_MARKER, is_own_run
 
