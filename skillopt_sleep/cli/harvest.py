@@ -15,7 +15,7 @@ from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.session import Session
-    from skillopt_sleep.usecases.forget import Forgotten
+    from skillopt_sleep.usecases.uninstall import Forgotten
     from skillopt_sleep.usecases.workspace import Workspace
 
 
@@ -104,7 +104,7 @@ def forget_command(session: str | None, everything: bool, yes: bool, data_dir: s
     again, although the agent still has its file. Rules that rest on it, and reports about them, stay: they are listed.
     """
     from skillopt_sleep.reports.formatting import plain
-    from skillopt_sleep.usecases.forget import describe_session, find_sessions, forget_sessions
+    from skillopt_sleep.usecases.uninstall import describe_session, find_sessions, forget_sessions
 
     if bool(session) == everything:
         raise UsageError(
