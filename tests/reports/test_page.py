@@ -172,7 +172,7 @@ def test_what_differs_is_marked():
     )
 
 
-def history(*, weeks=8, text="Cut a branch first."):
+def history(*, weeks=8, nights=2, text="Cut a branch first."):
     """Some weeks of work in which corrections become fewer, with one rule adopted."""
     sessions = [
         Session(
@@ -194,7 +194,7 @@ def history(*, weeks=8, text="Cut a branch first."):
     live = LiveRule(id="e-1", text=text, path="CLAUDE.md", since="2026-05-20T07:00:00+00:00", night="n-1")
     return describe_history(
         "/home/ada/shop",
-        (PAIRED, LOGGED_OUT),
+        (PAIRED, LOGGED_OUT, *(replace(GOES_ON, night=f"n-{number}") for number in range(2, nights))),
         sessions,
         (live,),
         account=Account(tried=41, accepted=9, by_chance=0.43, at_most=2),
