@@ -95,27 +95,32 @@ def merge_tasks(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple
     before = {task.id: task for task in known}
     tasks = dict(before)
     ids: dict[int, str] = {}
-    numbers = group_recurrences([_request_of(task) for task in (*known, *new)])
+    numbers = group_recurrences([_request_of(task) for task in (*known, *new)], [task.id for task in known])
     for number, task in zip(numbers, known, strict=False):
         ids.setdefault(number, task.id)
     for number, task in zip(numbers[len(known) :], new, strict=True):
         same = ids.setdefault(number, task.id)
         tasks[same] = _combine(tasks[same], task) if same in tasks else task
-    return tuple(task for task in group_tasks(tuple(tasks.values())) if before.get(task.id) != task)
+    settled = [task for task in known if tasks[task.id] is task and task.group]
+    changed = [task for task in tasks.values() if task is not before.get(task.id) or not task.group]
+    grouped = group_tasks((*settled, *changed), settled=len(settled))
+    return tuple(task for task in grouped if before.get(task.id) != task)
 
 
 def group_given_tasks(known: Sequence[TaskRecord], given: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
     """Return the ``given`` tasks with their groups; a near-duplicate of a known task gets that task's group."""
-    return group_tasks((*known, *given))[len(known) :]
+    return group_tasks((*known, *given), settled=len(known))[len(known) :]
 
 
-def group_tasks(tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
+def group_tasks(tasks: Sequence[TaskRecord], *, settled: int = 0) -> tuple[TaskRecord, ...]:
     """Return the tasks with their groups: existing groups, joined where a text connects them, and new ones.
 
-    All wordings of a task count: one that was merged into it may connect it to others.
+    All wordings of a task count: one that was merged into it may connect it to others. The first ``settled`` tasks were
+    grouped before, and are not compared with one another.
     """
     worded = [(task, words) for task in tasks for words in (_request_of(task), *task.wordings)]
-    numbers = group_near_duplicates([words for _, words in worded])
+    known = [task.group or task.id for task in tasks[:settled] for _ in (0, *task.wordings)]
+    numbers = group_near_duplicates([words for _, words in worded], known)
     names: dict[str, str] = {}
     first: dict[int, str] = {}
     for number, (task, _) in zip(numbers, worded, strict=True):

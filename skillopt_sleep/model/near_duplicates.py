@@ -13,8 +13,11 @@ import itertools
 import math
 import re
 import unicodedata
+import zlib
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from statistics import fmean
 
 from skillopt_sleep.model.text import MATTER, PHRASES, STOPSIGNS, STOPWORDS, WORK, fold
@@ -59,6 +62,12 @@ STEM = 3
 
 LIGHT = 0.4
 """Weight of a word that says what to do but not with what ("fix", "write"), and of a number; other terms weigh 1."""
+
+FEW = 1_000
+"""Number of texts, counted once for each term, of which it pays to count the terms that they share with another."""
+
+SLACK = 1e-9
+"""Added to sums of weights before they are compared, as they are not exact."""
 
 _PHRASE = re.compile("|".join(rf"\b{re.escape(phrase)}" for phrase in PHRASES))
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
@@ -113,22 +122,23 @@ def similar(a: str, b: str) -> float:
     return _similarity(_Bag(a), _Bag(b))
 
 
-def group_near_duplicates(texts: Sequence[str]) -> tuple[int, ...]:
+def group_near_duplicates(texts: Sequence[str], known: Sequence[Hashable] = ()) -> tuple[int, ...]:
     """Return each text's group number, counted from 0 by first appearance; a group may ask for one thing.
 
     A text joins the groups in which it has a near-duplicate (``MIN_SIMILARITY``) if it also resembles their other
-    members (``COHESION``), so a chain of small steps does not join unrelated texts. Depends on the texts and their
-    order alone.
+    members (``COHESION``), so a chain of small steps does not join unrelated texts. Which texts share a group depends
+    on the texts alone, not on their order. ``known`` names the groups of the first texts: these stay together and are
+    not compared with one another, so that grouping costs in proportion to what is new.
     """
-    return _group(texts, MIN_SIMILARITY, lambda one, other: _similarity(one, other) >= MIN_SIMILARITY)
+    return _group(texts, known, MIN_SIMILARITY, lambda one, other: _similarity(one, other) >= MIN_SIMILARITY)
 
 
-def group_recurrences(texts: Sequence[str]) -> tuple[int, ...]:
+def group_recurrences(texts: Sequence[str], known: Sequence[Hashable] = ()) -> tuple[int, ...]:
     """Return each text's group number as ``group_near_duplicates``, but for one request made repeatedly (``SAME``).
 
     These groups lie within those of near-duplicates.
     """
-    return _group(texts, SAME, _is_same)
+    return _group(texts, known, SAME, _is_same)
 
 
 def is_same_request(a: str, b: str) -> bool:
@@ -136,11 +146,15 @@ def is_same_request(a: str, b: str) -> bool:
     return _is_same(_Bag(a), _Bag(b))
 
 
-def _group(texts: Sequence[str], likeness: float, related: Callable[[_Bag, _Bag], bool]) -> tuple[int, ...]:
+def _group(
+    texts: Sequence[str], known: Sequence[Hashable], likeness: float, related: Callable[[_Bag, _Bag], bool]
+) -> tuple[int, ...]:
     bags = [_Bag(text) for text in texts]
     distinct = {bag.key: bag for bag in bags}
     groups = _Groups(likeness, related, Counter(term for bag in distinct.values() for term in bag.weights))
-    for bag in sorted(distinct.values(), key=lambda bag: bag.mass):  # the barest wording first: it is the core
+    for bag, name in zip(bags, known, strict=False):
+        groups.seed(bag, name)
+    for bag in sorted(distinct.values(), key=lambda bag: bag.order):
         groups.add(bag)
     numbers: dict[int, int] = {}
     return tuple(numbers.setdefault(groups.of(bag), len(numbers)) for bag in bags)
@@ -149,14 +163,17 @@ def _group(texts: Sequence[str], likeness: float, related: Callable[[_Bag, _Bag]
 class _Bag:
     """A text as the set of its terms."""
 
-    __slots__ = ("heavy", "key", "light", "mass", "weights")
+    __slots__ = ("heavy", "key", "letters", "light", "mass", "order", "root", "weights")
 
     def __init__(self, text: str) -> None:
         self.weights = terms(text) or {fold(text[:READ]): 1.0}
         self.light = frozenset(term for term, weight in self.weights.items() if weight < 1.0)
         self.heavy = frozenset(self.weights.keys() - self.light)
         self.mass = len(self.heavy) + LIGHT * len(self.light)
+        self.root = math.sqrt(self.mass)
         self.key = " ".join(sorted(self.weights))
+        self.letters = len(self.key) if len(self.weights) <= SHORT else 0
+        self.order = self.mass, zlib.crc32(self.key.encode()), self.key  # the barest wording first: it is the core
 
 
 @functools.cache
@@ -169,32 +186,41 @@ def _load_ratio() -> Callable[..., float]:
 
 def _similarity(a: _Bag, b: _Bag) -> float:
     shared = len(a.heavy & b.heavy) + LIGHT * len(a.light & b.light)
-    cosine = shared / math.sqrt(a.mass * b.mass)
-    if len(a.weights) > SHORT or len(b.weights) > SHORT:
-        return cosine
-    spelling = (
-        _load_ratio()(a.key, b.key, score_cutoff=75) / 50 - 1
-    )  # unrelated words have half their letters in common
-    return max(cosine, spelling)
+    return max(shared / math.sqrt(a.mass * b.mass), _compare_spelling(a, b, 0.5))
+
+
+def _compare_spelling(a: _Bag, b: _Bag, least: float) -> float:
+    """Return how alike two short texts are spelled, from 0 to 1; 0 when less than ``least``, or one is not short."""
+    needed = (least + 1) / 2  # unrelated words have half their letters in common
+    if not a.letters or not b.letters or abs(a.letters - b.letters) > (1 - needed) * (a.letters + b.letters):
+        return 0.0
+    return max(0.0, _load_ratio()(a.key, b.key, score_cutoff=100 * needed) / 50 - 1)
 
 
 def _is_same(a: _Bag, b: _Bag) -> bool:
-    likeness = _similarity(a, b)
-    if likeness < SAME:
+    both_have_own = not (a.heavy <= b.heavy or b.heavy <= a.heavy)
+    least = SLIP if both_have_own else SAME
+    lighter, heavier = (a.mass, b.mass) if a.mass < b.mass else (b.mass, a.mass)
+    needed = least * math.sqrt(lighter * heavier)
+    alike = lighter - both_have_own >= needed and len(a.heavy & b.heavy) + LIGHT * len(a.light & b.light) >= needed
+    if not alike and _compare_spelling(a, b, least) < least:
         return False
-    own, others = a.heavy - b.heavy, b.heavy - a.heavy
-    if not own or not others:
+    if not both_have_own:
         return True
-    signs = any(map(_SIGN.fullmatch, own)) and any(map(_SIGN.fullmatch, others))
-    return likeness >= SLIP and not signs  # a single character is no slip: it is half a word
+    # a single character is no slip: it is half a word
+    return not all(any(map(_SIGN.fullmatch, own)) for own in (a.heavy - b.heavy, b.heavy - a.heavy))
+
+
+_get_mass = attrgetter("mass")
 
 
 class _Groups:
     """Groups in the making. A few members stand for each, so the work stays small however large a group grows.
 
     Twins are looked for by their rarest terms (prefix filtering): the cosine of two texts reaches a likeness only if
-    they share that much of the weight of the lighter one, and its square of the heavier one's. So the commonest terms
-    up to that weight need not be looked at. Texts must come in order of their weight. ``related`` has the last word.
+    they share its square of the weight of either one, so the commonest terms up to that weight need not be looked at.
+    The number of the others that two texts share bounds their cosine. ``related`` has the last word. New texts must
+    come in order of their weight, after those whose groups are known.
     """
 
     def __init__(self, likeness: float, related: Callable[[_Bag, _Bag], bool], frequency: Counter[str]) -> None:
@@ -204,31 +230,74 @@ class _Groups:
         self._postings: defaultdict[str, list[_Bag]] = defaultdict(list)
         self._group: dict[str, int] = {}
         self._members: dict[int, list[_Bag]] = {}
+        self._seeded: dict[Hashable, int] = {}
+        self._moved: dict[int, int] = {}
 
     def of(self, bag: _Bag) -> int:
         return self._group[bag.key]
 
+    def seed(self, bag: _Bag, name: Hashable) -> None:
+        """Put a text into the group of that name, without a comparison; its twins under other names are united."""
+        home = self._seeded.setdefault(name, len(self._seeded))
+        while home in self._moved:
+            home = self._moved[home]
+        before = self._group.get(bag.key)
+        if before is None:
+            self._put(bag, home)
+        elif before != home:
+            self._move(home, before)
+
     def add(self, bag: _Bag) -> None:
-        """Put a text that is no lighter than those before into the group it belongs to, or into a new one."""
+        """Put a text that is no lighter than those added before into the group it belongs to, or into a new one."""
+        if bag.key in self._group:
+            return
         homes = sorted(group for group in self._near(bag) if self._resembles(bag, self._members[group]))
-        home = homes[0] if homes else len(self._group)
+        home = homes[0] if homes else len(self._seeded) + len(self._group)
+        self._put(bag, home)
+        for other in homes[1:]:
+            self._unite(home, other)
+
+    def _put(self, bag: _Bag, home: int) -> None:
+        """Put a text into a group, and make it one of those that stand for the group while these are few."""
         self._group[bag.key] = home
         members = self._members.setdefault(home, [])
         members.append(bag)
         if len(members) <= SPOKESMEN:
-            for term in self._rarest(bag, self._likeness):
-                self._postings[term].append(bag)
-        for other in homes[1:]:
-            self._unite(home, other)
+            for term in bag.weights:
+                insort(self._postings[term], bag, key=_get_mass)
 
     def _near(self, bag: _Bag) -> set[int]:
         """Return the numbers of the groups that contain a near-duplicate of the text."""
         near: set[int] = set()
-        lightest = self._likeness**2 * bag.mass
-        for other in {other for term in self._rarest(bag, self._likeness**2) for other in self._postings[term]}:
-            if other.mass >= lightest and self.of(other) not in near and self._related(bag, other):
+        for other in self._find_candidates(bag):
+            if self.of(other) not in near and self._related(bag, other):
                 near.add(self.of(other))
         return near
+
+    def _find_candidates(self, bag: _Bag) -> Iterable[_Bag]:
+        """Return the texts whose cosine to ``bag`` may reach the likeness, as far as common terms can tell.
+
+        Among few texts it pays to count the terms that each shares. Of many, at each term, those that weigh more than
+        what is left of ``bag`` from there on would have to share a rarer term too.
+        """
+        lightest, left = self._likeness**2 * bag.mass, bag.mass
+        probed: list[list[_Bag]] = []
+        sliced: list[list[_Bag]] = []
+        for term in sorted(bag.weights, key=lambda term: (self._frequency[term], term)):
+            heaviest = (left / self._likeness) ** 2 / bag.mass + SLACK
+            if heaviest < lightest:
+                break
+            bags = self._postings[term]
+            start = bisect_left(bags, lightest, key=_get_mass)
+            probed.append(bags)
+            sliced.append(bags[start : bisect_right(bags, heaviest, key=_get_mass)])
+            left -= bag.weights[term]
+        if sum(map(len, probed)) > FEW:
+            return set(itertools.chain.from_iterable(sliced))
+        least = self._likeness * bag.root
+        counts = Counter(itertools.chain.from_iterable(probed))
+        # a term weighs at most 1
+        return [other for other, terms in counts.items() if terms + left + SLACK >= least * other.root]
 
     @staticmethod
     def _resembles(bag: _Bag, members: Sequence[_Bag]) -> bool:
@@ -238,19 +307,13 @@ class _Groups:
         """Unite two groups that a new text belongs to, if they resemble one another."""
         pairs = itertools.product(self._members[home][:SPOKESMEN], self._members[other][:SPOKESMEN])
         if fmean(_similarity(a, b) for a, b in pairs) >= COHESION:
-            moved = self._members.pop(other)
-            self._members[home].extend(moved)
-            self._group.update((bag.key, home) for bag in moved)
+            self._move(home, other)
 
-    def _rarest(self, bag: _Bag, share: float) -> list[str]:
-        """Return the rarest terms of a text: so many that the others weigh less than ``share`` of the whole."""
-        ordered = sorted(bag.weights, key=lambda term: (self._frequency[term], term))
-        left = bag.mass
-        for count, term in enumerate(ordered, start=1):
-            left -= bag.weights[term]
-            if left < share * bag.mass:
-                return ordered[:count]
-        return ordered
+    def _move(self, home: int, other: int) -> None:
+        moved = self._members.pop(other)
+        self._moved[other] = home
+        self._members.setdefault(home, []).extend(moved)
+        self._group.update((bag.key, home) for bag in moved)
 
 
 def _pairs(run: str) -> list[str]:

@@ -217,9 +217,29 @@ def test_groups_of_any_texts(texts: list[str]) -> None:
     assert list(dict.fromkeys(groups)) == list(range(len(set(groups))))
 
 
+REQUESTS = st.lists(st.sampled_from("lint report fuel tank tests release notes parser".split()), min_size=1, max_size=4)  # noqa: SIM905
+
+
+@given(st.lists(REQUESTS.map(" ".join), max_size=16), st.randoms(use_true_random=False), st.integers(0, 16))
+def test_groups_in_any_order_of_arrival(texts: list[str], dice: random.Random, seen: int) -> None:
+    """Which texts share a group depends on no order; texts that come later leave known groups whole, and join twins."""
+    for group in (group_near_duplicates, group_recurrences):
+        shuffled = dice.sample(texts, len(texts))
+        assert _partition(texts, group(texts)) == _partition(shuffled, group(shuffled))
+        known = group(texts[:seen])
+        later = group(texts, known)
+        assert len(set(zip(known, later, strict=False))) == len(set(known))
+        twins = [" ".join(reversed(text.split())) for text in texts]
+        assert group(texts + twins, later)[len(texts) :] == later
+
+
+def _partition(texts: list[str], numbers: tuple[int, ...]) -> set[frozenset[str]]:
+    return {frozenset(text for text, at in zip(texts, numbers, strict=True) if at == one) for one in numbers}
+
+
 def test_a_chain_of_small_steps() -> None:
     """It does not tie its ends together."""
-    words = [f"word{letter}" for letter in "abcdefghijklmnopqrst"]
+    words = "alpha bravo delta hotel kilo lima oscar papa romeo sierra tango victor whisky yankee zulu".split()  # noqa: SIM905
     chain = [" ".join(words[i : i + 4]) for i in range(len(words) - 3)]
     groups = group_near_duplicates(chain)
     assert groups[0] != groups[-1]
