@@ -77,7 +77,7 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
     if dry_run:
         _print_dry_run(workspace, tasks, as_json=as_json)
         return
-    from skillopt_sleep.storage.lock import is_locked
+    from skillopt_sleep.storage.files import is_locked
 
     if tasks is None:
         ask_about_receivers(workspace)

@@ -80,7 +80,7 @@ def schedule_command(
     `skillopt-sleep unschedule` removes it. Several projects run one after the other and share the caps of one night.
     A night missed because the machine was asleep is caught up once. Takes every option of `run`.
     """
-    from skillopt_sleep.scheduling.programs import record_programs
+    from skillopt_sleep.scheduling.installing import record_programs
     from skillopt_sleep.usecases.schedule import merge_schedule, plan_project, select_environment
 
     at = _choose_time(*(flags.pop(name) for name in ("at", "hour", "minute")))
@@ -325,7 +325,7 @@ def daemon_command(once: bool, data_dir: str | None) -> None:
     that did not end well
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.errors import NightRunning
-    from skillopt_sleep.storage.lock import lock_daemon
+    from skillopt_sleep.storage.files import lock_daemon
 
     workspace = _open_bare_workspace(data_dir)
     try:
@@ -390,7 +390,7 @@ def _find_obstacle(workspace: Workspace, schedule: Schedule) -> str:
     """Explain why no night may begin now, "" when one may."""
     from skillopt_sleep.scheduling.attend import BUSY
     from skillopt_sleep.scheduling.daemon import is_on_battery
-    from skillopt_sleep.storage.lock import is_locked
+    from skillopt_sleep.storage.files import is_locked
 
     if not schedule.on_battery and is_on_battery():
         return "this machine runs on battery (`skillopt-sleep schedule --on-battery` allows it)"

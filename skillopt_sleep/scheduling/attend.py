@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import NightRunning, SleepError
 from skillopt_sleep.model.ports import Clock
 from skillopt_sleep.scheduling.due import (
+    REMEMBERED,
     Attempt,
     Schedule,
     Step,
@@ -28,8 +29,6 @@ STOPPED = 143
 """Exit code recorded for a night that we stopped, whatever its own was."""
 BUSY = "another night is running"
 """Why a night waits for another one, which is soon over."""
-REMEMBERED = 14
-"""Attempts of a project kept in memory, so that a clock may be put back by two weeks."""
 
 
 class Attempts(Protocol):

@@ -19,6 +19,10 @@ from msgspec import Meta, Struct
 
 from skillopt_sleep.model.call import Caps
 
+REMEMBERED = 14
+"""Attempts of a project that are looked at, so that a clock may be put back by two weeks."""
+SCHEDULED = "SKILLOPT_SCHEDULED"
+"""The variable that tells a night that the schedule started it."""
 MOST_STARTS = 3
 """How often a night that was interrupted is started; after that it waits for the next due."""
 LATENESS = timedelta(hours=2)

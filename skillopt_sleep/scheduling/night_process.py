@@ -23,7 +23,7 @@ from typing import IO, TextIO
 
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.scheduling.due import Schedule, Step
-from skillopt_sleep.scheduling.programs import build_environment
+from skillopt_sleep.scheduling.installing import build_environment
 
 GRACE = 3.0
 """Seconds a night gets to end its children and to write its report; it needs less than one."""

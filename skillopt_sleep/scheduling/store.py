@@ -13,13 +13,10 @@ import msgspec
 
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.night.report import NightState
-from skillopt_sleep.scheduling.due import Attempt, DaemonState, Schedule
+from skillopt_sleep.scheduling.due import REMEMBERED, Attempt, DaemonState, Schedule
 from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.database import Database, convert_value
 from skillopt_sleep.storage.files import remove, write_atomic
-
-RECENT = 14
-"""Attempts of a project that are looked at, so that a clock may be put back by two weeks."""
 
 
 def schedule_path(folder: Path) -> Path:
@@ -100,7 +97,7 @@ class AttemptStore:
         return {
             (project, attempt.due): attempt
             for project in projects
-            for attempt in reversed(self.of(project, limit=RECENT))
+            for attempt in reversed(self.of(project, limit=REMEMBERED))
         }
 
     def of(self, project: str, *, limit: int) -> tuple[Attempt, ...]:

@@ -25,9 +25,9 @@ from skillopt_sleep.storage.files import (
     read_regular,
     refuse_links,
     remove,
+    take_lock,
     write_atomic,
 )
-from skillopt_sleep.storage.lock import take_lock
 
 NEW_FILE_MODE = 0o644
 MAX_WAIT = 10.0

@@ -16,8 +16,7 @@ from skillopt_sleep.errors import DiskError, NightRunning
 from skillopt_sleep.model.call import Attempt, PhaseTally, Prompt, Reply, Role, Spend
 from skillopt_sleep.model.rollout import Assignment, Trajectory
 from skillopt_sleep.storage.database import Database, decode_json
-from skillopt_sleep.storage.files import make_folders, write_atomic
-from skillopt_sleep.storage.lock import take_lock
+from skillopt_sleep.storage.files import make_folders, take_lock, write_atomic
 
 _TOTALS = (
     "SELECT COUNT(*) AS calls, TOTAL(input_tokens + output_tokens) AS tokens, TOTAL(cost_usd) AS usd,"

@@ -1,4 +1,8 @@
-"""Writes questions for the agent the user is in as files of the project, and reads the answers found beside them."""
+"""Keeps what was asked and answered: questions for the agent the user is in, as files of the project, and permissions.
+
+Which provider sessions may go to, and which commands may be run as checks, is kept in the user's own database, never
+in a project.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,13 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 from skillopt_sleep.errors import DiskError, Refused
+from skillopt_sleep.model.ports import Clock
+from skillopt_sleep.model.rollout import CheckCommand
+from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.files import make_folders, make_own_folder, read_regular, refuse_links, remove, write_atomic
 
 QUESTION, ANSWER = ".question.md", ".answer.md"
@@ -124,3 +132,51 @@ def _read_answer(path: Path) -> tuple[str | None, str | None]:
         return None, ""
     text = data.decode("utf-8", "replace")
     return (text, None) if text.strip() else (None, "empty")
+
+
+class Agreements:
+    """To which provider the sessions of which source may be sent. Every method raises ``DiskError`` only."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    def all(self) -> frozenset[tuple[str, str]]:
+        """Return every pair of a source and a provider the user has agreed to."""
+        rows = self._database.rows("SELECT source, provider FROM agreements")
+        return frozenset((row["source"], row["provider"]) for row in rows)
+
+    def agree(self, source: str, provider: str) -> None:
+        """Record that the user has agreed."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO agreements VALUES (?, ?, ?)", (source, provider, self._clock.now().isoformat())
+            )
+
+
+class Approvals:
+    """Which commands may be run for a project, by its folder. Every method raises ``DiskError`` only."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, project: str) -> tuple[CheckCommand, ...]:
+        """Return the approved commands of a project, in the order they were approved."""
+        rows = self._database.rows(
+            "SELECT line, seconds FROM approved_commands WHERE project = ? ORDER BY rowid", (project,)
+        )
+        return tuple(CheckCommand(line=row["line"], seconds=row["seconds"]) for row in rows)
+
+    def approve(self, project: str, command: CheckCommand, now: datetime) -> None:
+        """Allow a command; approving it again changes its time limit."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO approved_commands VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (project, line) DO UPDATE SET seconds = excluded.seconds",
+                (project, command.line, command.seconds, now.isoformat()),
+            )
+
+    def remove(self, project: str, line: str) -> None:
+        """Forbid a command again."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM approved_commands WHERE project = ? AND line = ?", (project, line))

@@ -32,7 +32,7 @@ from skillopt_sleep.night.ports import Proposed
 from skillopt_sleep.night.report import DocumentChange
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 from skillopt_sleep.storage.files import make_own_folder, read_regular, refuse_links, write_atomic
-from skillopt_sleep.storage.git import is_tracked
+from skillopt_sleep.storage.projects import is_tracked
 
 SCHEMA_VERSION = 1
 

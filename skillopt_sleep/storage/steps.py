@@ -34,25 +34,18 @@ class KeptSteps(Struct, frozen=True, kw_only=True):
     """Bytes that it takes, compressed."""
 
 
-class DueSteps(Struct, frozen=True, kw_only=True):
-    """A session whose steps are still to be read."""
-
-    source: str
-    path: str
-
-
 class StepArchive:
     """The kept steps, by source and path of the session. Raises ``DiskError`` only."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def due(self) -> tuple[DueSteps, ...]:
-        """Return the sessions whose steps are still to be read, the oldest first: their files go first too."""
+    def due(self) -> tuple[tuple[str, str], ...]:
+        """Return source and path of the sessions whose steps are still to be read, the oldest first, as files go."""
         rows = self._database.rows(
             "SELECT source, path FROM steps_due LEFT JOIN sessions USING (source, path) ORDER BY ended_at, path"
         )
-        return tuple(DueSteps(**row) for row in rows)
+        return tuple((row[0], row[1]) for row in rows)
 
     def is_due(self, source: str, path: str) -> bool:
         """Whether a session was filed with more than is kept of it."""
@@ -63,10 +56,9 @@ class StepArchive:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM steps_due WHERE source = ? AND path = ?", (source, path))
             if conversation is not None:
-                ended, data = conversation.ended_at, compress_steps(conversation)
+                names, data = (source, path, conversation.session_id), compress_steps(conversation)
                 connection.execute(
-                    "INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?)",
-                    (source, path, conversation.session_id, ended, data),
+                    "INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?)", (*names, conversation.ended_at, data)
                 )
 
     def load(self, source: str, path: str) -> Conversation | None:

@@ -1,8 +1,11 @@
-"""Keeps what nights found out about edits: rejected, undecided, tried; and how reliable the measurements are."""
+"""Keeps what nights found out: about edits, how reliable measurements are, and about references of moments.
+
+Proofs are kept for ever, so that none is paid for twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +13,7 @@ import msgspec
 from skillopt_sleep.gate.account import Account, Tried, compute_account
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.mining.references import JudgedPair, KeptProof
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 
@@ -17,7 +21,6 @@ if TYPE_CHECKING:
     from skillopt_sleep.gate.account import Position
     from skillopt_sleep.gate.noise import BaseReplay
     from skillopt_sleep.night.report import SealedTest
-
 
 RECALLED = 24
 """Rejected edits shown to a reflection; more would crowd out the failures it is to learn from."""
@@ -163,3 +166,40 @@ class RejectedEditStore:
                 "INSERT OR IGNORE INTO closed_edits VALUES (?, ?, ?, ?, ?)",
                 [(project, past.base, past.edit.id, past.night, msgspec.json.encode(past)) for past in closed],
             )
+
+
+class MomentProofs:
+    """The proposed checks and the judged pairs of this user (``mining.references.ProofStore``)."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def checks(self) -> Mapping[str, KeptProof]:
+        """Return what became of every check that was asked for, by the digest of its moment."""
+        rows = self._database.rows("SELECT data FROM moment_checks")
+        kept = (decode_json(row["data"], KeptProof) for row in rows)
+        return {proof.digest: proof for proof in kept}
+
+    def judged(self, judge: str) -> tuple[JudgedPair, ...]:
+        """Return the recorded pairs that a judge was asked about, in the order they were kept."""
+        rows = self._database.rows(
+            "SELECT judge, moment, digest, separates FROM judged_moments WHERE judge = ? ORDER BY rowid", (judge,)
+        )
+        return tuple(
+            JudgedPair(judge=row["judge"], moment=row["moment"], digest=row["digest"], separates=bool(row["separates"]))
+            for row in rows
+        )
+
+    def keep(self, found: Sequence[KeptProof | JudgedPair]) -> None:
+        """Store each result once; the first one stays."""
+        with self._database.transaction() as connection:
+            for item in found:
+                if isinstance(item, KeptProof):
+                    connection.execute(
+                        "INSERT OR IGNORE INTO moment_checks VALUES (?, ?)", (item.digest, msgspec.json.encode(item))
+                    )
+                else:
+                    connection.execute(
+                        "INSERT OR IGNORE INTO judged_moments VALUES (?, ?, ?, ?)",
+                        (item.judge, item.digest, item.moment, item.separates),
+                    )

@@ -35,17 +35,16 @@ from skillopt_sleep.scheduling.attend import BUSY
 from skillopt_sleep.scheduling.due import (
     INTERRUPTED_CODES,
     MOST_STARTS,
+    SCHEDULED,
     Attempt,
     Schedule,
     Waker,
     find_last_due,
     find_next_due,
 )
-from skillopt_sleep.scheduling.programs import SCHEDULED
 from skillopt_sleep.scheduling.store import AttemptStore, load_schedule
-from skillopt_sleep.storage.files import make_folders, remove, write_atomic
+from skillopt_sleep.storage.files import is_locked, make_folders, remove, write_atomic
 from skillopt_sleep.storage.journal import get_night_folder
-from skillopt_sleep.storage.lock import is_locked
 from skillopt_sleep.storage.staging import ProposalStatus
 from skillopt_sleep.usecases.adapters import get_role
 from skillopt_sleep.usecases.workspace import DATABASE

@@ -17,7 +17,7 @@ from skillopt_sleep.model.call import Role
 from skillopt_sleep.registry import Kind, names
 from skillopt_sleep.reports.doctor import DoctorReport, ScheduledNight, SourceFound, TargetFile
 from skillopt_sleep.scheduling.installing import Installation
-from skillopt_sleep.storage.git import is_tracked
+from skillopt_sleep.storage.projects import is_tracked
 from skillopt_sleep.storage.repair import find_damage
 from skillopt_sleep.storage.space import list_disk_problems
 from skillopt_sleep.usecases.adapters import build_backend, build_sources, get_night_caps, probe_backends

@@ -24,7 +24,7 @@ from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.ports import NamesProvider
 from skillopt_sleep.model.rollout import CheckCommand
 from skillopt_sleep.safety.receivers import name_provider
-from skillopt_sleep.storage.permissions import Agreements
+from skillopt_sleep.storage.questions import Agreements
 from skillopt_sleep.usecases.adapters import build_backend, build_sources
 from skillopt_sleep.usecases.sessions import file_sessions, load_archived
 

@@ -25,8 +25,8 @@ from skillopt_sleep.night.pools import SplitPlan
 from skillopt_sleep.night.report import MOST_ATTEMPTS, Adopted, BackendHealth
 from skillopt_sleep.optimizer.replay import Manner
 from skillopt_sleep.reports.watch import list_unhelpful_rules
-from skillopt_sleep.storage.git import find_commit, is_git_project
 from skillopt_sleep.storage.live_files import read_adoptions
+from skillopt_sleep.storage.projects import find_commit, is_git_project
 from skillopt_sleep.storage.staging import ProposalStatus
 from skillopt_sleep.usecases.adapters import (
     NOT_ISOLATED,

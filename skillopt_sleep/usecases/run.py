@@ -15,7 +15,7 @@ from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.session import SessionKey
 from skillopt_sleep.night.harvest import Harvested
-from skillopt_sleep.storage.lock import lock_night
+from skillopt_sleep.storage.files import lock_night
 from skillopt_sleep.usecases.adapters import (
     build_backend,
     build_judges,

@@ -29,7 +29,7 @@ from skillopt_sleep.scheduling.due import (
 )
 from skillopt_sleep.scheduling.store import AttemptStore, load_daemon, load_schedule
 from skillopt_sleep.settings import PREFIX
-from skillopt_sleep.storage.lock import DAEMON, is_held
+from skillopt_sleep.storage.files import DAEMON, is_held
 from skillopt_sleep.usecases.adapters import get_night_caps
 from skillopt_sleep.usecases.announce import list_other_failures
 

@@ -124,15 +124,14 @@ def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> StepsRead:
     archive = workspace.steps
     due = archive.due()
     readers = _list_readers(build_sources(workspace)) if due else {}
-    known = [session for session in due if session.source in readers]
     kept = read = 0
-    for number, session in enumerate(known):
-        file = _describe_file(session.path)
+    for number, (source, path) in enumerate(session for session in due if session[0] in readers):
+        file = _describe_file(path)
         if number and read + (file.size if file else 0) > limit:
             break
         read += file.size if file else 0
-        conversation = _read(workspace, readers[session.source], file) if file else None
-        archive.keep(session.source, session.path, conversation)
+        conversation = _read(workspace, readers[source], file) if file else None
+        archive.keep(source, path, conversation)
         kept += conversation is not None
     archive.prune(workspace.settings.steps_mb * 1_000_000)
     return StepsRead(kept=kept, left=len(archive.due()))

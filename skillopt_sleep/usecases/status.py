@@ -12,9 +12,8 @@ import msgspec
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport
 from skillopt_sleep.reports.status import Status
-from skillopt_sleep.storage.files import make_own_folder, write_atomic
+from skillopt_sleep.storage.files import is_locked, make_own_folder, write_atomic
 from skillopt_sleep.storage.journal import get_night_folder
-from skillopt_sleep.storage.lock import is_locked
 from skillopt_sleep.storage.staging import ProposalStatus
 from skillopt_sleep.usecases.sessions import count_waiting, load_archived
 

@@ -40,10 +40,9 @@ from skillopt_sleep.night.select_tasks import SelectedTasks, prepare_tasks
 from skillopt_sleep.night.try_edits import SAMPLES_PER_BASE
 from skillopt_sleep.reports.blocks import render_plain
 from skillopt_sleep.reports.measurements import PartReport, TryReport, describe_try
-from skillopt_sleep.storage.files import make_own_folder, read_regular, write_atomic
+from skillopt_sleep.storage.files import lock_night, make_own_folder, read_regular, write_atomic
 from skillopt_sleep.storage.ledger import NightLedger
 from skillopt_sleep.storage.live_files import read_adoptions
-from skillopt_sleep.storage.lock import lock_night
 from skillopt_sleep.storage.space import check_disk
 from skillopt_sleep.usecases.adapters import build_judges
 from skillopt_sleep.usecases.documents import MOST_BYTES

@@ -20,7 +20,7 @@ from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.report import NightState
 from skillopt_sleep.scheduling.installing import Installation
 from skillopt_sleep.settings import settings_path
-from skillopt_sleep.storage.files import IGNORE_ALL, read_regular, remove
+from skillopt_sleep.storage.files import IGNORE_ALL, lock_daemon, lock_night, read_regular, remove
 from skillopt_sleep.storage.forget import (
     Deleted,
     SessionName,
@@ -29,7 +29,6 @@ from skillopt_sleep.storage.forget import (
     list_sessions,
     load_sessions,
 )
-from skillopt_sleep.storage.lock import lock_daemon, lock_night
 from skillopt_sleep.storage.repair import BACKUP, back_up_database
 from skillopt_sleep.storage.staging import ProposalStatus
 from skillopt_sleep.usecases.announce import announce

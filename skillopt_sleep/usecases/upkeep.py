@@ -20,9 +20,8 @@ from skillopt_sleep.errors import DiskError, SleepError
 from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.atomic_replace import give_up_unfinished, lock_changes
 from skillopt_sleep.storage.database import Database
-from skillopt_sleep.storage.files import drop_temporaries, hide_from_git
-from skillopt_sleep.storage.git import list_tracked
-from skillopt_sleep.storage.lock import lock_night
+from skillopt_sleep.storage.files import drop_temporaries, hide_from_git, lock_night
+from skillopt_sleep.storage.projects import list_tracked
 from skillopt_sleep.storage.repair import RepairReport, back_up_database, repair_database
 from skillopt_sleep.storage.space import prune
 from skillopt_sleep.usecases.announce import announce

@@ -31,11 +31,10 @@ from skillopt_sleep.storage.staging import ProposalStaging
 if TYPE_CHECKING:
     from skillopt_sleep.night.report import NightReport
     from skillopt_sleep.safety.redaction.redactor import Redactor
-    from skillopt_sleep.storage.permissions import Approvals
     from skillopt_sleep.storage.projects import ProjectScope
-    from skillopt_sleep.storage.proofs import MomentProofs
+    from skillopt_sleep.storage.questions import Approvals
     from skillopt_sleep.storage.steps import StepArchive
-    from skillopt_sleep.storage.trials import RejectedEditStore, TrialStore
+    from skillopt_sleep.storage.trials import MomentProofs, RejectedEditStore, TrialStore
 
 CHOICES = {Kind.AGENT: ("auto",), Kind.SOURCE: ("auto", "all")}
 """Words that a setting may hold in place of a plugin's name."""
@@ -169,7 +168,7 @@ class Workspace:
     @cached_property
     def proofs(self) -> MomentProofs:
         """What is known of the references of moments."""
-        from skillopt_sleep.storage.proofs import MomentProofs
+        from skillopt_sleep.storage.trials import MomentProofs
 
         return MomentProofs(self.database)
 
@@ -190,7 +189,7 @@ class Workspace:
     @cached_property
     def approvals(self) -> Approvals:
         """The commands the user approved for scoring replays."""
-        from skillopt_sleep.storage.permissions import Approvals
+        from skillopt_sleep.storage.questions import Approvals
 
         return Approvals(self.database)
 

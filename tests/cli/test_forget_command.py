@@ -15,7 +15,7 @@ import pytest
 
 from skillopt_sleep.mining.moments import find_moments
 from skillopt_sleep.mining.references import KeptProof
-from skillopt_sleep.storage.lock import lock_night
+from skillopt_sleep.storage.files import lock_night
 from tests.cli.test_harvest_command import rows
 
 

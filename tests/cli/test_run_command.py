@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from skillopt_sleep.storage.lock import is_locked, lock_night
+from skillopt_sleep.storage.files import is_locked, lock_night
 from tests.fakes.diagnostics import check_schema
 from tests.fakes.home import make_person
 from tests.fakes.program import run

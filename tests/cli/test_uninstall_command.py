@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.storage.lock import lock_night
+from skillopt_sleep.storage.files import lock_night
 from tests.cli.test_plugin_command import AGENT
 from tests.fakes.home import make_person
 from tests.fakes.program import ROOT

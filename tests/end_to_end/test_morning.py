@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.scheduling.due import Attempt
 from skillopt_sleep.scheduling.store import AttemptStore, load_schedule, save_schedule
-from skillopt_sleep.storage.lock import lock_night
+from skillopt_sleep.storage.files import lock_night
 from tests.fakes.cli import make_cli
 from tests.fakes.home import Person, make_person
 from tests.fakes.program import ROOT, run_here

@@ -17,7 +17,7 @@ from skillopt_sleep.scheduling import daemon as daemon_module
 from skillopt_sleep.scheduling.daemon import attend_forever, attend_once
 from skillopt_sleep.scheduling.due import Schedule, ScheduledProject
 from skillopt_sleep.scheduling.store import save_schedule
-from skillopt_sleep.storage.lock import is_locked
+from skillopt_sleep.storage.files import is_locked
 from tests.fakes.cli import make_cli
 from tests.fakes.home import make_person
 from tests.fakes.program import run, started

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.scheduling.installer import Waking
-from skillopt_sleep.scheduling.launchd import Launchd
-from skillopt_sleep.scheduling.task_scheduler import NAMESPACE, TaskScheduler
+from skillopt_sleep.scheduling.launchd import NAMESPACE, Launchd, TaskScheduler
 
 paths = st.text(
     st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"), min_size=1, max_size=40

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from skillopt_sleep.errors import NotInstalled, NotLoggedIn, Overloaded
-from skillopt_sleep.scheduling.due import Schedule, Waker
-from skillopt_sleep.scheduling.programs import SCHEDULED, build_environment, find_moved, record_programs
+from skillopt_sleep.scheduling.due import SCHEDULED, Schedule, Waker
+from skillopt_sleep.scheduling.installing import build_environment, find_moved, record_programs
 from skillopt_sleep.scheduling.store import save_schedule
 from skillopt_sleep.settings import Settings
 from skillopt_sleep.usecases.announce import explain_failure

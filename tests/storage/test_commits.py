@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from skillopt_sleep.storage.git import find_commit, is_git_project
+from skillopt_sleep.storage.projects import find_commit, is_git_project
 from tests.fakes.repository import commit, git, make_project, tree
 
 ENV = dict(os.environ)

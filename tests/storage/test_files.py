@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from skillopt_sleep.errors import DiskError, Refused
-from skillopt_sleep.storage import git as tracked
+from skillopt_sleep.storage import projects as tracked
 from skillopt_sleep.storage.files import make_folders, make_own_folder, read_regular, remove, write_atomic
-from skillopt_sleep.storage.git import is_tracked
+from skillopt_sleep.storage.projects import is_tracked
 
 
 def names(folder):

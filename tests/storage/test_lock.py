@@ -12,13 +12,13 @@ import pytest
 
 from skillopt_sleep.errors import DiskError, NightRunning
 from skillopt_sleep.storage.atomic_replace import lock_changes
-from skillopt_sleep.storage.lock import is_locked, lock_daemon, lock_night
+from skillopt_sleep.storage.files import is_locked, lock_daemon, lock_night
 from tests.fakes.program import ROOT
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from skillopt_sleep.storage.lock import lock_night
+from skillopt_sleep.storage.files import lock_night
 with lock_night(Path(sys.argv[1])):
     print("has it", flush=True)
     time.sleep(60)

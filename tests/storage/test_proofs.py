@@ -7,7 +7,7 @@ from pathlib import Path
 from skillopt_sleep.mining.references import JudgedPair, KeptProof
 from skillopt_sleep.model.move_check import Condition, Feature, MoveCheck, Order, Requirement
 from skillopt_sleep.storage.database import Database
-from skillopt_sleep.storage.proofs import MomentProofs
+from skillopt_sleep.storage.trials import MomentProofs
 
 COMMIT = Condition(feature=Feature.RUNS, pattern="git commit")
 CHECK = MoveCheck(

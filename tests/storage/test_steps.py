@@ -45,7 +45,7 @@ def test_session_with_a_correction_is_due(database, archive):
     inbox = SessionInbox(database)
     inbox.file("claude", file(10), corrected("1", "2"))
     inbox.file("claude", file(10, "/s/b.jsonl"), session("3", path="/s/b.jsonl"))
-    assert [due.path for due in archive.due()] == ["/s/a.jsonl"]
+    assert [path for _, path in archive.due()] == ["/s/a.jsonl"]
 
 
 def test_refusal_makes_a_session_due(database, archive):
@@ -153,7 +153,7 @@ def test_older_database_has_its_corrected_sessions_due(tmp_path):
         for table in ("steps", "steps_due", "forgotten_sessions"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 5")
-    assert [due.path for due in StepArchive(Database(path)).due()] == ["/s/a.jsonl"]
+    assert [due for _, due in StepArchive(Database(path)).due()] == ["/s/a.jsonl"]
 
 
 def test_kept_steps_are_listed_with_their_size(archive):

@@ -117,7 +117,7 @@ import sys
 from pathlib import Path
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.staging import SCHEMA
-from skillopt_sleep.storage.lock import take_lock
+from skillopt_sleep.storage.files import take_lock
 with take_lock(Path({str(project.database.path.parent / "adopt.lock")!r})) as held:
     print(held, flush=True)
     sys.stdin.read()
