@@ -77,7 +77,7 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
     if dry_run:
         _print_dry_run(workspace, tasks, as_json=as_json)
         return
-    from skillopt_sleep.storage.files import is_locked
+    from skillopt_sleep.storage.files import is_held
 
     if tasks is None:
         ask_about_receivers(workspace)
@@ -85,7 +85,7 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
         print_price(open_workspace(flags), tasks)
     with show_progress() as progress:
         plan = plan_night(workspace, tasks)
-        if wait and is_locked(workspace.data_dir):
+        if wait and is_held(workspace.data_dir):
             click.echo(f"skillopt-sleep: another night is running; waiting up to {wait:g} minutes for it", err=True)
         report = run_night(workspace, plan, wait=wait * 60, progress=progress)
     _print_report(report, as_json=as_json, place=list_place_arguments(flags), again=typed_options())

@@ -390,8 +390,8 @@ def _find_obstacle(workspace: Workspace, schedule: Schedule) -> str:
     """Explain why no night may begin now, "" when one may."""
     from skillopt_sleep.scheduling.attend import BUSY
     from skillopt_sleep.scheduling.daemon import is_on_battery
-    from skillopt_sleep.storage.files import is_locked
+    from skillopt_sleep.storage.files import is_held
 
     if not schedule.on_battery and is_on_battery():
         return "this machine runs on battery (`skillopt-sleep schedule --on-battery` allows it)"
-    return BUSY if is_locked(workspace.data_dir) else ""
+    return BUSY if is_held(workspace.data_dir) else ""

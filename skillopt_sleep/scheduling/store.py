@@ -70,11 +70,6 @@ def load_daemon(folder: Path) -> DaemonState | None:
         return None  # one line of `status`, which then says what the lock tells
 
 
-def save_daemon(folder: Path, state: DaemonState) -> None:
-    """Write the state of the daemon. Raises ``DiskError``."""
-    write_atomic(folder / "daemon.json", msgspec.json.encode(state))
-
-
 class AttemptStore:
     """What became of each due, by project and label. Every method raises ``DiskError`` only.
 
@@ -194,5 +189,5 @@ class DaemonStatus:
         """Write the state if it has changed. Raises ``DiskError``."""
         state = DaemonState(pid=os.getpid(), since=self._since, next=following, doing=doing, held=held, once=self._once)
         if state != self._last:
-            save_daemon(self._folder, state)
+            write_atomic(self._folder / "daemon.json", msgspec.json.encode(state))
             self._last = state

@@ -126,17 +126,16 @@ class SessionInbox:
 
     def recent(self) -> tuple[SessionKey, ...]:
         """Return archived sessions whose model is known, mined or not, the newest first."""
-        rows = self._database.rows(
-            f"SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model, {_REMOTE}"
-            " WHERE model != '' ORDER BY ended_at DESC, path"
-        )
-        return tuple(SessionKey(**row) for row in rows)
+        return self._list_keys("model != ''")
 
     def waiting(self) -> tuple[SessionKey, ...]:
         """Return sessions with turns that no committed mining has seen, the newest first."""
+        return self._list_keys("waiting != ''")
+
+    def _list_keys(self, condition: str) -> tuple[SessionKey, ...]:
         rows = self._database.rows(
             f"SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model, {_REMOTE}"
-            " WHERE waiting != '' ORDER BY ended_at DESC, path"
+            f" WHERE {condition} ORDER BY ended_at DESC, path"
         )
         return tuple(SessionKey(**row) for row in rows)
 
@@ -165,8 +164,7 @@ class SessionInbox:
 
     def load(self, key: SessionKey) -> Session:
         """Return the turns of a session from ``first_turn`` to ``last_turn``, with ``CONTEXT_TURNS`` before them."""
-        rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
-        session = self._decode(rows[0]["data"])
+        session = self.load_whole(key)
         at = {turn.id: index for index, turn in enumerate(session.turns)}
         first, last = at[key.first_turn], at[key.last_turn]
         return msgspec.structs.replace(session, turns=session.turns[max(0, first - CONTEXT_TURNS) : last + 1])

@@ -268,13 +268,8 @@ def lock_daemon(folder: Path) -> contextlib.AbstractContextManager[bool]:
     return _own(folder, DAEMON, 0.0, "the schedule is being attended by another process (it holds {path})")
 
 
-def is_locked(folder: Path) -> bool:
-    """Tell whether a night is running on this data folder."""
-    return is_held(folder, NIGHT)
-
-
-def is_held(folder: Path, name: str) -> bool:
-    """Tell whether a process owns this lock. Never delays a process that is about to take it, and writes nothing."""
+def is_held(folder: Path, name: str = NIGHT) -> bool:
+    """Tell whether a process owns this lock, by default that of a running night. Never delays a process that is about to take it, and writes nothing."""
     path = folder / f"{name}.held"
     if not path.exists():
         return False

@@ -43,7 +43,7 @@ from skillopt_sleep.scheduling.due import (
     find_next_due,
 )
 from skillopt_sleep.scheduling.store import AttemptStore, load_schedule
-from skillopt_sleep.storage.files import is_locked, make_folders, remove, write_atomic
+from skillopt_sleep.storage.files import is_held, make_folders, remove, write_atomic
 from skillopt_sleep.storage.journal import get_night_folder
 from skillopt_sleep.storage.staging import ProposalStatus
 from skillopt_sleep.usecases.adapters import get_role
@@ -136,7 +136,7 @@ def _was_cut_off(workspace: Workspace, attempt: Attempt, reports: Collection[Nig
     last = next(iter(reports), None)
     cut = last is not None and last.state is not NightState.FINISHED and attempt.code is not None
     killed = cut and (attempt.code or 0) < 0
-    return (killed or (cut and attempt.starts >= MOST_STARTS)) and not is_locked(workspace.data_dir)
+    return (killed or (cut and attempt.starts >= MOST_STARTS)) and not is_held(workspace.data_dir)
 
 
 def select_lacking(workspace: Workspace, schedule: Schedule, *, proxies: bool = True) -> tuple[str, ...]:

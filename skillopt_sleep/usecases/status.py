@@ -12,7 +12,7 @@ import msgspec
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport
 from skillopt_sleep.reports.status import Status
-from skillopt_sleep.storage.files import is_locked, make_own_folder, write_atomic
+from skillopt_sleep.storage.files import is_held, make_own_folder, write_atomic
 from skillopt_sleep.storage.journal import get_night_folder
 from skillopt_sleep.storage.staging import ProposalStatus
 from skillopt_sleep.usecases.sessions import count_waiting, load_archived
@@ -55,7 +55,7 @@ def read_status(workspace: Workspace) -> Status:
         pending=tuple(map(PendingReport.of, workspace.trials.pending(project))),
         account=workspace.trials.account(project),
         sealed=workspace.trials.sealed(project),
-        running=is_locked(workspace.data_dir),
+        running=is_held(workspace.data_dir),
         failure=find_failure(workspace, project),
         schedule=read_outlook(workspace, nights),
     )

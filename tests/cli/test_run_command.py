@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from skillopt_sleep.storage.files import is_locked, lock_night
+from skillopt_sleep.storage.files import is_held, lock_night
 from tests.fakes.diagnostics import check_schema
 from tests.fakes.home import make_person
 from tests.fakes.program import run
@@ -136,7 +136,7 @@ def test_second_night_waits_when_it_is_told_to(cli, mira):
 
     thread = threading.Thread(target=first)
     thread.start()
-    while not is_locked(mira.data):
+    while not is_held(mira.data):
         time.sleep(0.01)
     late = cli(*mira.arguments("run", "--wait=0.005"))
     assert late.code == 6

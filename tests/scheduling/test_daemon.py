@@ -17,7 +17,7 @@ from skillopt_sleep.scheduling import daemon as daemon_module
 from skillopt_sleep.scheduling.daemon import attend_forever, attend_once
 from skillopt_sleep.scheduling.due import Schedule, ScheduledProject
 from skillopt_sleep.scheduling.store import save_schedule
-from skillopt_sleep.storage.files import is_locked
+from skillopt_sleep.storage.files import is_held
 from tests.fakes.cli import make_cli
 from tests.fakes.home import make_person
 from tests.fakes.program import run, started
@@ -107,7 +107,7 @@ def test_status_tells_of_the_daemon(mira):
     """`status` shows since when it runs, what it does and when the next night is due, or that none is running."""
     schedule(mira, latency=20)
     with started("daemon", f"--data-dir={mira.data}") as process:
-        wait_for(lambda: is_locked(mira.data))
+        wait_for(lambda: is_held(mira.data))
         found = json.loads(run("status", *mira.places, "--json").stdout)
         page = run("status", *mira.places).stdout
         stop(process)

@@ -12,7 +12,7 @@ import pytest
 
 from skillopt_sleep.errors import DiskError, NightRunning
 from skillopt_sleep.storage.atomic_replace import lock_changes
-from skillopt_sleep.storage.files import is_locked, lock_daemon, lock_night
+from skillopt_sleep.storage.files import is_held, lock_daemon, lock_night
 from tests.fakes.program import ROOT
 
 OWNER = """
@@ -52,7 +52,7 @@ def test_second_owner_waits(tmp_path):
 
     thread = threading.Thread(target=first)
     thread.start()
-    while not is_locked(tmp_path):
+    while not is_held(tmp_path):
         time.sleep(0.01)
     with lock_night(tmp_path, wait=20) as waited:
         assert waited
@@ -65,12 +65,12 @@ def test_second_owner_waits(tmp_path):
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_lock_dies_with_its_owner(tmp_path, owner, signum):
     """After a kill the lock is free without any clean-up."""
-    assert is_locked(tmp_path)
+    assert is_held(tmp_path)
     owner.send_signal(signum)
     owner.wait()
-    assert not is_locked(tmp_path)
+    assert not is_held(tmp_path)
     with lock_night(tmp_path):
-        assert is_locked(tmp_path)
+        assert is_held(tmp_path)
 
 
 def test_asking_keeps_nobody_out(tmp_path):
@@ -82,7 +82,7 @@ def test_asking_keeps_nobody_out(tmp_path):
 
     def ask():
         while not stop.is_set():
-            answers.add(is_locked(tmp_path))
+            answers.add(is_held(tmp_path))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -90,7 +90,7 @@ def test_asking_keeps_nobody_out(tmp_path):
     try:
         for _ in range(30):
             with lock_night(tmp_path):
-                assert is_locked(tmp_path)
+                assert is_held(tmp_path)
     finally:
         stop.set()
         for thread in threads:
@@ -100,12 +100,12 @@ def test_asking_keeps_nobody_out(tmp_path):
 
 def test_asking_writes_nothing(tmp_path):
     """Testing a lock writes nothing, before the first night and after it."""
-    assert not is_locked(tmp_path / "nothing")
+    assert not is_held(tmp_path / "nothing")
     assert list(tmp_path.iterdir()) == []
     with lock_night(tmp_path):
         pass
     before = {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.iterdir()]}
-    assert not is_locked(tmp_path)
+    assert not is_held(tmp_path)
     assert {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.iterdir()]} == before
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
@@ -119,7 +119,7 @@ def test_lock_of_live_files_is_private(tmp_path):
 def test_locks_of_other_things_are_no_night(tmp_path):
     """A daemon is not a night, and two data folders have two locks."""
     with lock_daemon(tmp_path), lock_night(tmp_path / "other"):
-        assert not is_locked(tmp_path)
+        assert not is_held(tmp_path)
         with lock_night(tmp_path), pytest.raises(NightRunning, match="attended"), lock_daemon(tmp_path):
             raise AssertionError
 
