@@ -269,7 +269,10 @@ def lock_daemon(folder: Path) -> contextlib.AbstractContextManager[bool]:
 
 
 def is_held(folder: Path, name: str = NIGHT) -> bool:
-    """Tell whether a process owns this lock, by default that of a running night. Never delays a process that is about to take it, and writes nothing."""
+    """Tell whether a process owns this lock, by default that of a night.
+
+    Never delays a process that is about to take it, and writes nothing.
+    """
     path = folder / f"{name}.held"
     if not path.exists():
         return False
