@@ -1,35 +1,34 @@
 """Turn what a provider said into a reply, or into the one typed error that says why there is none.
 
-Every provider words its refusals in its own way, but they come down to eight meanings. The phrases are in one table, so
-that a wording learnt from one CLI serves the others, and a mistake in it is one row of a test.
+Every provider words its refusals in its own way, but they come down to eight meanings. The phrases are in one table,
+``failures.toml``, so that a wording learnt from one CLI serves the others.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast, get_origin
 
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep import errors
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.errors import (
     BackendError,
     BadReply,
     BudgetSpent,
     EmptyReply,
-    ModelRefused,
-    NotLoggedIn,
     Overloaded,
     QuotaExhausted,
     RateLimited,
     TimedOut,
     TooLong,
-    TooOld,
     TransientBackend,
 )
 from skillopt_sleep.model import Json
@@ -56,68 +55,31 @@ class AgentAdvice(Struct, frozen=True, kw_only=True):
     """By error class, what the user can do about it."""
 
 
-class _Meaning(Struct, frozen=True, kw_only=True):
-    """One kind of failure."""
+class _Meaning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of failure, a row of ``failures.toml``."""
 
     error: type[BackendError]
     text: str
     """What a message says of the provider."""
-    phrases: str = "(?!)"
-    """A pattern of the words it is recognised by."""
-    statuses: frozenset[int] = frozenset()
-    """The HTTP statuses it is recognised by."""
+    phrases: re.Pattern[str]
+    """Fits the words it is recognised by."""
+    statuses: re.Pattern[str] = re.compile(r"(?!)")
+    """Fits the HTTP statuses it is recognised by."""
 
 
-MEANINGS = (
-    _Meaning(
-        error=TooOld,
-        text="is too old",
-        phrases=r"newer version of (codex|claude)|needs an update|unknown option|unexpected argument",
-    ),
-    _Meaning(
-        error=QuotaExhausted,
-        text="has no quota or credit left",
-        phrases=r"credit balance|insufficient_quota|quota exceeded|exceeded your current quota|usage.?limit"
-        r"|hit your .{0,40}limit|out of (extra usage|usage credits)|doesn't include usage|billing_hard_limit",
-        statuses=frozenset({402}),
-    ),
-    _Meaning(
-        error=ModelRefused,
-        text="refuses the model",
-        phrases=r"issue with the selected model|with a chatgpt account|model_not_found|^model: "
-        r"|model\b.{0,80}(does not exist|not found|not supported|not available)",
-        statuses=frozenset({404}),
-    ),
-    _Meaning(
-        error=NotLoggedIn,
-        text="is not logged in, or its key is refused",
-        phrases=r"not logged in|/login|sign in again|refresh_token_reused|token_expired|token has expired"
-        r"|invalid api key|invalid_api_key|missing environment variable|failed to authenticate|has been disabled",
-        statuses=frozenset({401, 403}),
-    ),
-    _Meaning(
-        error=TooLong,
-        text="cannot take a prompt, or give an answer, of this length",
-        phrases=r"prompt is too long|input is too long|context window|context_length|context length"
-        r"|output token maximum|max_output_tokens|exceeds 10MB|request_too_large"
-        r"|input_too_large|exceeds the maximum length|string_above_max_length",
-        statuses=frozenset({413}),
-    ),
-    _Meaning(error=RateLimited, text="is rate limited", phrases=r"rate.?limit", statuses=frozenset({429})),
-    _Meaning(
-        error=TimedOut, text="waited in vain for its service", phrases=r"timed? ?out", statuses=frozenset({408, 504})
-    ),
-    _Meaning(
-        error=Overloaded,
-        text="cannot reach its service, or finds it overloaded",
-        phrases=r"overloaded|high demand|at capacity|connect|stream closed|network policy|discovery failed"
-        r"|error decoding response",
-        statuses=frozenset(range(500, 600)),
-    ),
-)
-"""The kinds of failure; the first that matches holds: a spent quota also comes as a 429, an unknown model as a 400."""
+@functools.cache
+def _load_meanings() -> list[_Meaning]:
+    """Return the kinds of failure, read once; the first that fits holds."""
 
-_PATTERNS = MappingProxyType({meaning.error: re.compile(meaning.phrases, re.IGNORECASE) for meaning in MEANINGS})
+    def read(kind: type, raw: Any) -> object:  # noqa: ANN401  what TOML holds
+        if kind is re.Pattern or get_origin(kind) is re.Pattern:
+            return re.compile("|".join(raw) if isinstance(raw, list) else raw, re.IGNORECASE)
+        return getattr(errors, raw)
+
+    table = Path(__file__).with_name("failures.toml").read_bytes()
+    return msgspec.toml.decode(table, type=dict[str, list[_Meaning]], dec_hook=read)["meaning"]
+
+
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b|\bAPI Error: (\d{3})\b")
 _AGAIN = re.compile(r"try again in (\d{1,9}(?:\.\d{1,9})?) ?(ms|s|m|h|d)", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -200,10 +162,11 @@ def classify_failure(
         status = int(found[1] or found[2])
     if retry_after is None and (again := _AGAIN.search(words)):
         retry_after = float(again[1]) * _SECONDS[again[2].lower()]
-    fitting = (row for row in MEANINGS if status in row.statuses or _PATTERNS[row.error].search(words))
+    rows = _load_meanings()
+    fitting = (row for row in rows if row.statuses.fullmatch(str(status)) or row.phrases.search(words))
     meaning = next(fitting, None)
     if meaning and meaning.error in {RateLimited, Overloaded} and (retry_after or 0.0) > LONGEST_WAIT:
-        meaning = next(row for row in MEANINGS if row.error is QuotaExhausted)
+        meaning = next(row for row in rows if row.error is QuotaExhausted)
     text, error = (meaning.text, meaning.error) if meaning else ("failed", BadReply)
     fix = advice.fixes.get(error, "")
     if error is QuotaExhausted:
