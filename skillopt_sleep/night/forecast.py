@@ -206,7 +206,7 @@ def count_calls(
             Expected(
                 phase="train", least=min(2, train), most=train * documents, usual=min(2, train) if learnt else train
             ),
-            Expected(phase="reflect", least=0, most=contrasts * documents, usual=0 if learnt else documents),
+            Expected(phase="reflect", least=0, most=(contrasts + 1) * documents, usual=0 if learnt else documents + 1),
         ]
     if can_learn and mode is GateMode.STRICT:
         val = sum(_count_calls(task) for task in pools.val) * (documents + 1)

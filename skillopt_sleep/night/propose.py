@@ -16,7 +16,6 @@ from skillopt_sleep.gate.rule import Decision, Verdict, choose_threshold
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, apply_edits, strip_list_mark
-from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.rules import (
     ADDS,
     find_contradicted,
@@ -30,10 +29,11 @@ from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.outcome import DocumentStep
 from skillopt_sleep.night.plan import ConsolidatePlan
+from skillopt_sleep.optimizer.ground import ground_edits
 from skillopt_sleep.optimizer.reflect import Analysis, Lesson, reflect
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 from skillopt_sleep.optimizer.step import EditTarget, Reflection, StepPlan, StepProposal, hold_back, propose
-from skillopt_sleep.safety.provenance import Grounds, ground_rule, is_evidence, rests_on_wishes
+from skillopt_sleep.safety.provenance import rests_on_wishes
 
 COVERED = 0.4
 """Least share of common words (``find_coverage``) at which a rule seems to say the same as a correction."""
@@ -198,7 +198,7 @@ def _propose(
     document = current[kind]
     if document is None:
         return StepProposal(document=current, analyses=tuple(analyses))
-    analyses, held = _ground_edits(analyses, tasks, also=(plan.preferences, read_region(document)))
+    analyses, held = ground_edits(analyses, tasks, models.as_optimizer, also=(plan.preferences, read_region(document)))
     analyses = _place_edits(analyses, current, plan, history)
 
     def find_document(edit: EditRecord) -> Document:
@@ -322,38 +322,3 @@ def _complete_anchor(edit: EditRecord, document: Document) -> EditRecord:
     """Return the edit with the whole rule as its anchor, as edits of earlier nights have it."""
     (alone,) = apply_edits(document, [edit], cap=None)[1]
     return alone.edit
-
-
-def _ground_edits(
-    analyses: Sequence[Analysis], tasks: Sequence[TaskRecord], *, also: tuple[str, ...]
-) -> tuple[list[Analysis], list[AppliedEdit]]:
-    """Reduce each proposed rule to the sentences that rest on typed words; return the others as edits held back.
-
-    The typed words are those of the tasks that an edit names (of all tasks when it names none), and ``also``. A task
-    that it names counts as its source only if the rule shares words with what was typed there.
-    """
-    grounded, held = [], []
-    for analysis in analyses:
-        proposals, refused = [], list(analysis.refused)
-        for proposal in analysis.patch.proposals:
-            edit = proposal.edit
-            named = [task for task in tasks if task.id in edit.task_ids] or tasks
-            rule = ground_rule(edit.text, Grounds.of(named, also=also))
-            held += [
-                AppliedEdit(edit=edit.with_text(dropped.text), status=EditStatus.GUARDED, why=dropped.why)
-                for dropped in rule.dropped
-            ]
-            if rule.dropped and not rule.text:
-                continue
-            kept = edit.with_text(rule.text) if rule.dropped else edit
-            sources = [task.id for task in _list_sources(kept, tasks) if is_evidence(task, kept.text or kept.anchor)]
-            refused += [
-                Refusal(subject=f"edit {edit.id}", words=name, why="nothing typed in that request speaks of the rule")
-                for name in kept.task_ids
-                if name not in sources
-            ]
-            proposals.append(replace(proposal, edit=replace(kept, task_ids=tuple(sources))))
-        nothing = "" if proposals or not analysis.patch.proposals else "no proposed rule rests on words you typed"
-        patch = replace(analysis.patch, proposals=tuple(proposals))
-        grounded.append(replace(analysis, patch=patch, refused=tuple(refused), nothing=analysis.nothing or nothing))
-    return grounded, held

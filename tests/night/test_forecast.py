@@ -21,14 +21,14 @@ def pools(train, val, reference):
 @pytest.mark.parametrize(
     ("mode", "reference", "most"),
     [
-        pytest.param(GateMode.STRICT, RubricReference(rubric="r"), {"train": 96, "reflect": 2, "val": 72}, id="strict"),
+        pytest.param(GateMode.STRICT, RubricReference(rubric="r"), {"train": 96, "reflect": 4, "val": 72}, id="strict"),
         pytest.param(
-            GateMode.PAIRED, RubricReference(rubric="r"), {"train": 96, "reflect": 2, "val": 288}, id="paired"
+            GateMode.PAIRED, RubricReference(rubric="r"), {"train": 96, "reflect": 4, "val": 288}, id="paired"
         ),
         pytest.param(
-            GateMode.PAIRED, ExactReference(answer="a"), {"train": 48, "reflect": 2, "val": 192}, id="no judge"
+            GateMode.PAIRED, ExactReference(answer="a"), {"train": 48, "reflect": 4, "val": 192}, id="no judge"
         ),
-        pytest.param(GateMode.OFF, RubricReference(rubric="r"), {"train": 96, "reflect": 2}, id="off"),
+        pytest.param(GateMode.OFF, RubricReference(rubric="r"), {"train": 96, "reflect": 4}, id="off"),
     ],
 )
 def test_most_calls_by_phase(mode, reference, most):
@@ -50,7 +50,7 @@ def test_usual_night_tries_each_lesson():
 
     assert count([]) == {"mine": 3}
     same, two = ["put bolts into box seven"] * 2, ["put bolts into box seven", "paint fences green twice"]
-    assert count(same) == {"mine": 3, "train": 4, "reflect": 2, "val": 14 + 14 + 12}
+    assert count(same) == {"mine": 3, "train": 4, "reflect": 3, "val": 14 + 14 + 12}
     assert count(two)["val"] == 14 + 2 * (14 + 12)
 
 

@@ -1,0 +1,121 @@
+"""Reduces proposed rules to the sentences that the person asked for: by their typed words, then by a model's reading.
+
+The typed words decide first (``provenance.py``). What they let pass is read by the optimizer once, in one call.
+Its opinion can only hold back more: an answer that fails or cannot be read changes nothing, and is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus
+from skillopt_sleep.model.replies import Refusal, escape_tags
+from skillopt_sleep.model.task import TaskRecord
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.optimizer.client import TAGS, Optimizer, make_object_schema, quote
+from skillopt_sleep.optimizer.reflect import Analysis
+from skillopt_sleep.safety.demands import split_sentences
+from skillopt_sleep.safety.provenance import Grounds, ground_rule, is_evidence
+
+SCHEMA = make_object_schema(unasked={"type": "array", "items": {"type": "integer"}})
+MOST_QUOTES = 12
+"""Maximum texts of a person that are quoted beside one rule."""
+UNASKED = "second reading: the model that read it finds that you did not ask for this"
+
+
+class _Opinion(Struct, frozen=True):
+    unasked: tuple[int, ...]
+
+
+def ground_edits(
+    analyses: Sequence[Analysis], tasks: Sequence[TaskRecord], optimizer: Optimizer, *, also: tuple[str, ...]
+) -> tuple[list[Analysis], list[AppliedEdit]]:
+    """Reduce each proposed rule to the sentences that were asked for; return the others as edits held back.
+
+    The typed words are those of the tasks that an edit names (of all tasks when it names none), and ``also``. A task
+    that it names counts as its source only if the rule shares words with what was typed there. Raises ``FatalBackend``
+    and ``BudgetSpent``.
+    """
+    grounded, held = [], []
+    for analysis in analyses:
+        proposals, refused = [], list(analysis.refused)
+        for proposal in analysis.patch.proposals:
+            edit = proposal.edit
+            rule = ground_rule(edit.text, Grounds.of(_find_named(edit, tasks), also=also))
+            held += [
+                AppliedEdit(edit=edit.with_text(dropped.text), status=EditStatus.GUARDED, why=dropped.why)
+                for dropped in rule.dropped
+            ]
+            if rule.dropped and not rule.text:
+                continue
+            kept = edit.with_text(rule.text) if rule.dropped else edit
+            words = kept.text or kept.anchor
+            sources = [task.id for task in tasks if task.id in kept.task_ids and is_evidence(task, words)]
+            refused += [
+                Refusal(subject=f"edit {edit.id}", words=name, why="nothing typed in that request speaks of the rule")
+                for name in kept.task_ids
+                if name not in sources
+            ]
+            proposals.append(replace(proposal, edit=replace(kept, task_ids=tuple(sources))))
+        nothing = "" if proposals or not analysis.patch.proposals else "no proposed rule rests on words you typed"
+        patch = replace(analysis.patch, proposals=tuple(proposals))
+        grounded.append(replace(analysis, patch=patch, refused=tuple(refused), nothing=analysis.nothing or nothing))
+    grounded, unasked = _read_again(grounded, tasks, optimizer, also=also)
+    return grounded, [*held, *unasked]
+
+
+def _read_again(
+    analyses: list[Analysis], tasks: Sequence[TaskRecord], optimizer: Optimizer, *, also: tuple[str, ...]
+) -> tuple[list[Analysis], list[AppliedEdit]]:
+    """Ask the optimizer once which sentences of all rules nobody asked for, and take them out."""
+    rules = {
+        proposal.edit.text: Grounds.of(_find_named(proposal.edit, tasks), also=also)
+        for analysis in analyses
+        for proposal in analysis.patch.proposals
+        if proposal.edit.text.strip()
+    }
+    if not rules:
+        return analyses, []
+    numbers: dict[int, tuple[str, str]] = {}
+    prompt = optimizer.prompt("unasked", SCHEMA, rules=_quote_rules(rules, numbers))
+    opinion, answer = optimizer.read(prompt, _Opinion, phase="reflect")
+    if opinion is None:
+        refusal = Refusal(subject="second reading", words=excerpt(answer.text, 80), why=answer.error)
+        return [replace(analyses[0], refused=(*analyses[0].refused, refusal)), *analyses[1:]], []
+    doubted = {numbers[number] for number in opinion.unasked if number in numbers}
+    changed, held = [], []
+    for analysis in analyses:
+        proposals = []
+        for proposal in analysis.patch.proposals:
+            edit = proposal.edit
+            sentences = split_sentences(edit.text)
+            out = [sentence for sentence in sentences if (edit.text, sentence) in doubted]
+            held += [
+                AppliedEdit(edit=edit.with_text(sentence), status=EditStatus.GUARDED, why=UNASKED) for sentence in out
+            ]
+            rest = " ".join(sentence for sentence in sentences if sentence not in out)
+            if not out or rest:
+                proposals.append(replace(proposal, edit=edit.with_text(rest)) if out else proposal)
+        nothing = UNASKED if analysis.patch.proposals and not proposals else analysis.nothing
+        changed.append(replace(analysis, patch=replace(analysis.patch, proposals=tuple(proposals)), nothing=nothing))
+    return changed, held
+
+
+def _quote_rules(rules: dict[str, Grounds], numbers: dict[int, tuple[str, str]]) -> str:
+    """Render each rule's typed words and numbered sentences; enter in ``numbers`` which sentence each number means."""
+    blocks = []
+    for text, grounds in rules.items():
+        typed = [quote("the-developer-said", words) for words in grounds.typed[:MOST_QUOTES] if words.strip()]
+        lines = []
+        for sentence in split_sentences(text):
+            numbers[len(numbers) + 1] = (text, sentence)
+            lines.append(f"{len(numbers)}. {escape_tags(sentence, *TAGS)}")
+        blocks.append("\n".join((*typed, "<candidate>", *lines, "</candidate>")))
+    return "\n\n".join(blocks)
+
+
+def _find_named(edit: EditRecord, tasks: Sequence[TaskRecord]) -> Sequence[TaskRecord]:
+    return [task for task in tasks if task.id in edit.task_ids] or tasks
