@@ -19,11 +19,11 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.calls.send import SendOnce
 from skillopt_sleep.errors import BackendError, BudgetSpent
 from skillopt_sleep.model.call import Allowance, Bounds, Caps, Prompt, Reply, Spend, Usage, find_blocking_cap
 from skillopt_sleep.model.ports import Clock, Progress
@@ -46,6 +46,13 @@ LOOK_AGAIN = 1.0
 """Seconds after which a call that waits for room checks the time again."""
 HEADROOM = 2.0
 """How many times the price of the dearest earlier call one call may cost, if enough is left."""
+
+
+class SendOnce(Protocol):
+    """Makes one attempt, the ``number``-th for this prompt, counted from 1."""
+
+    def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
+        """Raise what ``ports.Ask`` raises."""
 
 
 class Need(Struct, frozen=True, kw_only=True):

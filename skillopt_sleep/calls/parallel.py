@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from skillopt_sleep.calls.send import SendOnce
+from skillopt_sleep.calls.budget import SendOnce
 from skillopt_sleep.errors import Awaiting, BudgetSpent, FatalBackend, Overloaded, RateLimited
 from skillopt_sleep.model.call import Prompt, Reply
 from skillopt_sleep.model.ports import Clock, Progress

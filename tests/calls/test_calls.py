@@ -9,9 +9,8 @@ import pytest
 
 from skillopt_sleep.calls import parallel
 from skillopt_sleep.calls.budget import Budget, Budgeted
-from skillopt_sleep.calls.chain import ATTEMPTS, Breaker, Retried
+from skillopt_sleep.calls.chain import ATTEMPTS, Breaker, Ledgered, Recorded, Retried
 from skillopt_sleep.calls.parallel import RESERVE, Limited, Limiter, Pool, read_free_memory
-from skillopt_sleep.calls.send import Ledgered, Recorded
 from skillopt_sleep.errors import (
     BackendUnusable,
     BudgetSpent,

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skillopt_sleep.calls.budget import MINUTES_GRACE, Budget, Budgeted
-from skillopt_sleep.calls.chain import chain
+from skillopt_sleep.calls.chain import Recorded, chain
 from skillopt_sleep.calls.parallel import Limited, Limiter
-from skillopt_sleep.calls.send import Recorded
 from skillopt_sleep.errors import BudgetSpent, Overloaded
 from skillopt_sleep.model.call import Bounds, Caps, Prompt, Reply, Role, Spend, Usage
 from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode, Trajectory

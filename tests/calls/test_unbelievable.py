@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillopt_sleep.calls.budget import Budget
-from skillopt_sleep.calls.send import Recorded
+from skillopt_sleep.calls.chain import Recorded
 from skillopt_sleep.errors import BadReply, EmptyReply, TimedOut
 from skillopt_sleep.model.call import Caps, Prompt, Reply, Role, Spend, Usage
 from tests.fakes.clock import FakeClock

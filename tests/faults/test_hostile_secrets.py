@@ -200,7 +200,7 @@ def test_canaries_in_a_task_file(tmp_path):
 
 def test_a_reply_and_a_complaint_with_a_secret(tmp_path):
     """What a model says, and what its transport complains of, is kept without it."""
-    from skillopt_sleep.calls.send import Recorded
+    from skillopt_sleep.calls.chain import Recorded
     from skillopt_sleep.errors import TimedOut
     from skillopt_sleep.model.call import Prompt, Reply, Role
     from skillopt_sleep.safety.redaction.redactor import Redactor

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.calls import chain as calls_chain
 from skillopt_sleep.calls.budget import Budget
-from skillopt_sleep.calls.chain import Breaker, Retried
-from skillopt_sleep.calls.send import Ledgered, Recorded
+from skillopt_sleep.calls.chain import Breaker, Ledgered, Recorded, Retried
 from skillopt_sleep.errors import BackendUnusable, BudgetSpent, EmptyReply, Overloaded, TimedOut, UsageError
 from skillopt_sleep.model.call import Bounds, Caps, Prompt, Reply, Role, Spend, Usage
 from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode, Trajectory
