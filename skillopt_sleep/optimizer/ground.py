@@ -6,12 +6,12 @@ Its opinion can only hold back more: an answer that fails or cannot be read chan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus
+from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.model.replies import Refusal, escape_tags
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.model.text import excerpt
@@ -40,11 +40,13 @@ def ground_edits(
     and ``BudgetSpent``.
     """
     grounded, held = [], []
+    rules: dict[str, Grounds] = {}
     for analysis in analyses:
         proposals, refused = [], list(analysis.refused)
         for proposal in analysis.patch.proposals:
             edit = proposal.edit
-            rule = ground_rule(edit.text, Grounds.of(_find_named(edit, tasks), also=also))
+            grounds = Grounds.of([task for task in tasks if task.id in edit.task_ids] or tasks, also=also)
+            rule = ground_rule(edit.text, grounds)
             held += [
                 AppliedEdit(edit=edit.with_text(dropped.text), status=EditStatus.GUARDED, why=dropped.why)
                 for dropped in rule.dropped
@@ -53,6 +55,8 @@ def ground_edits(
                 continue
             kept = edit.with_text(rule.text) if rule.dropped else edit
             words = kept.text or kept.anchor
+            if kept.text:
+                rules[kept.text] = grounds
             sources = [task.id for task in tasks if task.id in kept.task_ids and is_evidence(task, words)]
             refused += [
                 Refusal(subject=f"edit {edit.id}", words=name, why="nothing typed in that request speaks of the rule")
@@ -63,22 +67,16 @@ def ground_edits(
         nothing = "" if proposals or not analysis.patch.proposals else "no proposed rule rests on words you typed"
         patch = replace(analysis.patch, proposals=tuple(proposals))
         grounded.append(replace(analysis, patch=patch, refused=tuple(refused), nothing=analysis.nothing or nothing))
-    grounded, unasked = _read_again(grounded, tasks, optimizer, also=also)
-    return grounded, [*held, *unasked]
+    if rules:
+        grounded, unasked = _read_again(grounded, rules, optimizer)
+        held += unasked
+    return grounded, held
 
 
 def _read_again(
-    analyses: list[Analysis], tasks: Sequence[TaskRecord], optimizer: Optimizer, *, also: tuple[str, ...]
+    analyses: list[Analysis], rules: Mapping[str, Grounds], optimizer: Optimizer
 ) -> tuple[list[Analysis], list[AppliedEdit]]:
-    """Ask the optimizer once which sentences of all rules nobody asked for, and take them out."""
-    rules = {
-        proposal.edit.text: Grounds.of(_find_named(proposal.edit, tasks), also=also)
-        for analysis in analyses
-        for proposal in analysis.patch.proposals
-        if proposal.edit.text.strip()
-    }
-    if not rules:
-        return analyses, []
+    """Ask the optimizer once which sentences of the rules nobody asked for, and take them out."""
     numbers: dict[int, tuple[str, str]] = {}
     prompt = optimizer.prompt("unasked", SCHEMA, rules=_quote_rules(rules, numbers))
     opinion, answer = optimizer.read(prompt, _Opinion, phase="reflect")
@@ -104,7 +102,7 @@ def _read_again(
     return changed, held
 
 
-def _quote_rules(rules: dict[str, Grounds], numbers: dict[int, tuple[str, str]]) -> str:
+def _quote_rules(rules: Mapping[str, Grounds], numbers: dict[int, tuple[str, str]]) -> str:
     """Render each rule's typed words and numbered sentences; enter in ``numbers`` which sentence each number means."""
     blocks = []
     for text, grounds in rules.items():
@@ -115,7 +113,3 @@ def _quote_rules(rules: dict[str, Grounds], numbers: dict[int, tuple[str, str]])
             lines.append(f"{len(numbers)}. {escape_tags(sentence, *TAGS)}")
         blocks.append("\n".join((*typed, "<candidate>", *lines, "</candidate>")))
     return "\n\n".join(blocks)
-
-
-def _find_named(edit: EditRecord, tasks: Sequence[TaskRecord]) -> Sequence[TaskRecord]:
-    return [task for task in tasks if task.id in edit.task_ids] or tasks

@@ -154,12 +154,12 @@ def load_steps(workspace: Workspace, source: str, path: str) -> Conversation | N
 
 def _read(workspace: Workspace, reader: ReadsSteps, file: SessionFile) -> Conversation | None:
     """Read the steps of a file, without secrets and without what the user asked to forget."""
-    from skillopt_sleep.safety.redaction.redactor import redact_conversation
+    from skillopt_sleep.safety.redaction.redactor import redact_session
 
     conversation = reader.read_steps(file, lambda _skip: None)
     if conversation is not None:
         conversation = workspace.steps.leave_out_forgotten(conversation)
-    return redact_conversation(conversation, workspace.redactor) if conversation else None
+    return redact_session(conversation, workspace.redactor) if conversation else None
 
 
 def _list_readers(sources: Sequence[Source]) -> dict[str, ReadsSteps]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.safety.redaction import prose
-from skillopt_sleep.safety.redaction.arguments import COMMANDS
+from skillopt_sleep.safety.redaction.arguments import build_commands
 from skillopt_sleep.safety.redaction.names import NAMING
 from skillopt_sleep.safety.redaction.reading import Words
 from skillopt_sleep.safety.redaction.redactor import Search, search_everything
@@ -46,7 +46,9 @@ def test_every_sample():
 
 
 @pytest.mark.parametrize(
-    "kinds", [build_vendors(), NAMING, COMMANDS, prose.build_kinds()], ids=["forms", "names", "commands", "prose"]
+    "kinds",
+    [build_vendors(), NAMING, build_commands(), prose.build_kinds()],
+    ids=["forms", "names", "commands", "prose"],
 )
 def test_every_place_without_words(kinds):
     """A kind that is tried at every place of a text finds nothing but what its words announce."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skillopt_sleep.model.ports import ReadsSteps
 from skillopt_sleep.model.session import Conversation, Step, StepKind, TurnSteps
-from skillopt_sleep.safety.redaction.redactor import Redactor, redact_conversation
+from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session
 from skillopt_sleep.settings import load
 from skillopt_sleep.sources.claude import ClaudeSource
 from skillopt_sleep.sources.codex import CodexSource
@@ -158,7 +158,7 @@ def test_secret_at_a_cut_is_whole_or_absent(before, after, line):
     text = line * (before // len(line)) + f"token: {CANARY}\n" + line * (after // len(line))
     step = Step(id="1", kind=StepKind.CALL, result=shorten(text, RESULT))
     made = Conversation(source="x", path="p", session_id="s", turns=(TurnSteps(turn="t", steps=(step,)),))
-    found = redact_conversation(made, Redactor()).turns[0].steps[0].result
+    found = redact_session(made, Redactor()).turns[0].steps[0].result
     assert CANARY[8:16] not in found
     assert CANARY[-8:] not in found
 
@@ -174,7 +174,7 @@ def test_arguments_without_their_secrets_are_still_json(before, after, name):
     text = shorten_arguments({"command": f"{before} {name}={CANARY} {after}", "content": f"{name}: {CANARY}\n"}, 2000)
     step = Step(id="1", kind=StepKind.CALL, text=text)
     made = Conversation(source="x", path="p", session_id="s", turns=(TurnSteps(turn="t", steps=(step,)),))
-    found = redact_conversation(made, Redactor()).turns[0].steps[0].text
+    found = redact_session(made, Redactor()).turns[0].steps[0].text
     assert CANARY not in found
     assert json.loads(found).keys() == {"command", "content"}
 
@@ -182,4 +182,4 @@ def test_arguments_without_their_secrets_are_still_json(before, after, name):
 def test_conversation_without_secrets_is_the_same_object():
     """Nothing is copied for nothing."""
     made = Conversation(source="x", path="p", session_id="s", turns=(TurnSteps(turn="t", prompt="hello"),))
-    assert redact_conversation(made, Redactor()) is made
+    assert redact_session(made, Redactor()) is made

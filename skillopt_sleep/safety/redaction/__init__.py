@@ -90,9 +90,15 @@ class Patterns:
         return compiled
 
 
+def read_section(section: str) -> dict[str, re.Pattern[str]]:
+    """Return all patterns of a section by name, each compiled when it is first used."""
+    return {name: lazy(_expand(name, section)) for name in _read_patterns()[section]}
+
+
 def _expand(name: str, section: str) -> str:
     """Return a pattern with the patterns that it names in their places."""
-    pattern = _read_patterns()[section].get(name) or SHARED[name]
+    known = _read_patterns()
+    pattern = known[section].get(name) or known["shared"].get(name) or SHARED[name]
     return _FRAGMENT.sub(lambda fragment: _expand(fragment["name"], section), pattern)
 
 

@@ -7,9 +7,8 @@ would have to be traced back to a command.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
-from skillopt_sleep.safety.redaction import LINE, Found, Kind, Patterns, lazy
+from skillopt_sleep.safety.redaction import Found, Kind, Patterns, lazy, read_section
 from skillopt_sleep.safety.redaction.values import is_identifier, is_irregular, is_mixed, is_stand_in, looks_made
 
 _P = Patterns("arguments")
@@ -24,64 +23,12 @@ LEAST = 3
 FLAGGED = 6
 """Least characters of a password that only the name of its flag gives away."""
 
-_S = rf"(?:[ \t]{{1,4}}|{LINE}|\\?[\"'],\s{{0,24}}(?=\\?[\"']))"
-"""What separates two arguments, of which the next may be a string in a list, or in the next line."""
-_VALUE = r"(?:\\?(?P<q>[\"'])(?P<quoted>(?:(?!(?P=q))[^\n\\]){1,800})|(?P<bare>[^\s\"'`\\;|&<>]{1,800}))"
-_UP_TO_IT = r"\\?[\"']?[^\s:\"'\\/]{0,128}\\?[\"']?:\\?[\"']?"
-"""What precedes a password in ``user:password``: the name of a user, and the colon."""
-_IT = r"(?:(?<=[\"'])(?P<quoted>[^\"'\n\\]{1,400})|(?P<bare>[^\s\"'\\]{1,400}))"
-_F = r"-(?<=[\s\"'`]-)"
-"""The dash of a flag."""
-
-
-class Command(NamedTuple):
-    """Commands whose passwords follow the same flag."""
-
-    names: str
-    """Names; what follows a tilde is a pattern."""
-    flag: str
-    before: str = ""
-    """What must precede the name."""
-    stretch: re.Pattern[str] = _P.COMMAND
-    """How far the command reaches."""
-    port: bool = False
-    """Whether a value that can be a port number is taken for one, not for a password."""
-
-
-_TABLE = (
-    Command("curl", rf"{_F}(?:-(?:proxy-)?user|[A-Za-z]{{0,6}}[uU])(?:=|{_S}|){_UP_TO_IT}{_IT}", stretch=_P.LINE),
-    Command("http~s? xh", rf"{_F}(?:-auth|a)(?:=|{_S}){_UP_TO_IT}{_IT}"),
-    Command(
-        "curl http https xh",
-        rf"{_F}(?:b|-cookie)[ \t=]{{1,4}}\\?[\"']?[\w.-]{{1,64}}=(?P<bare>[^\s\"'\\]{{4,4000}})",
-    ),
-    Command("mysql~[a-z]{0,9} mariadb~[a-z-]{0,9}", rf"{_F}p{_VALUE}", port=True),
-    Command("7z~a?", rf"{_F}p{_VALUE}"),
-    Command("mongo~[a-z]{0,9} twine cqlsh", rf"{_F}p(?:{_S}|=){_VALUE}"),
-    Command(
-        "login",
-        rf"{_F}p(?:{_S}|=){_VALUE}",
-        before=r"\b(?:docker|podman|helm|nerdctl|buildah|skopeo|az|oc|oras|cf)\b[^;|\n]*\Z",
-    ),
-    Command("psexec~(?:64)?(?:\\.exe)?", rf"{_F}p{_S}{_VALUE}"),
-    Command("redis-cli", rf"{_F}a(?:{_S}|=){_VALUE}"),
-    Command(
-        "ldap~[a-z]{1,9} zip unzip",
-        rf"{_F}[wP](?:{_S}|=){_VALUE}",
-    ),
-    Command("sqlcmd bcp osql isql tsql mosquitto_~[ps]ub", rf"{_F}P(?:{_S}|=)?{_VALUE}"),
-    Command("openssl", rf"{_F}[kK]{_S}{_VALUE}"),
-    Command("lftp", rf"{_F}u[ \t]{{1,4}}[^\s,]{{1,64}},(?P<bare>[^\s\"'\\;|]{{3,200}})"),
-    Command("htpasswd", rf"{_F}\w{{0,6}}b\w{{0,6}} \S{{1,200}} [\w.@-]{{1,64}} (?P<bare>[^\s\"'\\;|]{{3,200}})"),
-    Command("gh", rf"{_F}(?:b|-body)(?:{_S}|=){_VALUE}", stretch=lazy(r"gh secret set[^\n;|]*")),
-    Command("sqlplus impdp expdp", r"[ ][\w$#.]{1,64}/(?P<bare>[^\s\"'\\@/]{3,100})(?=@)"),
-    Command("ansible-vault", rf"encrypt_string[ ]{_VALUE}"),
-    Command("freerdp xfreerdp wlfreerdp rdesktop mstsc", r"/p:(?P<bare>[^\s\"'\\]{3,200})"),
-    Command(
-        "psexec wmiexec smbexec secretsdump mssqlclient impacket-~[a-zA-Z]{1,20}",
-        r":(?P<bare>[^\s\"'\\/:@]{3,200})@[\w.-]{1,100}(?![\w.-])",
-    ),
-)
+_BEFORE = {"login": "REGISTRY"}
+"""What must precede a command's name."""
+_STRETCHES = {"curl": "LINE", "gh": "GH_SECRET"}
+"""How far a command reaches, where not to the end of its line."""
+_PORTS = "mysql"
+"""The command of which a value that can be a port number is taken for one, not for a password."""
 
 
 def _locate(match: re.Match[str]) -> tuple[int, int]:
@@ -97,20 +44,20 @@ def _accept(text: str, match: re.Match[str] | None) -> Found | None:
     return Found("secret", start, stop, match.end())
 
 
-def _build_kind(command: Command) -> Kind:
-    """Build the detector for a command; it looks for the password wherever a name of the command occurs."""
-    names = command.names.split()
+def _build_kind(known: str, flag: re.Pattern[str]) -> Kind:
+    """Build the detector for some commands; it looks for the password wherever the name of one occurs."""
+    names = known.split()
     called = lazy(rf"(?<!\w)(?<!\w-)(?:{'|'.join(names)})(?:\.py)?(?=[ \t\"'\\])".replace("~", ""), re.IGNORECASE)
-    flag = lazy(command.flag)
-    before = lazy(command.before) if command.before else None
+    before = getattr(_P, _BEFORE[known]) if known in _BEFORE else None
+    stretches = getattr(_P, _STRETCHES.get(known, "COMMAND"))
 
     def find(text: str, at: int, _: int) -> Found | None:
-        stretch = command.stretch.match(text, at, at + REACH) if called.match(text, at) else None
+        stretch = stretches.match(text, at, at + REACH) if called.match(text, at) else None
         if stretch is None:
             return None
         for match in flag.finditer(text, at, stretch.end()):
             found = _accept(text, match)
-            if found and command.port and _P.PORT.fullmatch(text, found.start, found.stop):
+            if found and known.startswith(_PORTS) and _P.PORT.fullmatch(text, found.start, found.stop):
                 continue
             if found and (before is None or before.search(text, max(0, at - BACK), at)):
                 return found
@@ -147,8 +94,12 @@ def _find_beside_user(text: str, at: int, _: int) -> Found | None:
     return found if len(value) >= FLAGGED and made and not set("/:") & set(value) else None
 
 
-COMMANDS: tuple[Kind, ...] = (
-    *map(_build_kind, _TABLE),
+def build_commands() -> tuple[Kind, ...]:
+    """Return the kinds for the commands of ``patterns.toml``, and for flags of any command."""
+    return (*(_build_kind(names, flag) for names, flag in read_section("commands").items()), *_ANY_COMMAND)
+
+
+_ANY_COMMAND: tuple[Kind, ...] = (
     Kind(("sshpass",), _find_sshpass),
     Kind(("-u ", "-u=", "-u\t"), _find_shared),
     Kind(("-u ", "-u=", "--user ", "--user=", "--username ", "--username="), _find_beside_user),

@@ -6,19 +6,20 @@ import enum
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from typing import TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.model.session import Conversation, Session, Step
+from skillopt_sleep.model.session import Conversation, Session
 from skillopt_sleep.safety.receivers import is_worth_hiding
 from skillopt_sleep.safety.redaction import PLACEHOLDER, Found, Kind, prose
-from skillopt_sleep.safety.redaction.arguments import COMMANDS, PIPES
+from skillopt_sleep.safety.redaction.arguments import PIPES, build_commands
 from skillopt_sleep.safety.redaction.key_blocks import KEYBLOCKS
 from skillopt_sleep.safety.redaction.names import NAMING, URLS
 from skillopt_sleep.safety.redaction.pairs import APART, LOGINS, find_in_manifests
@@ -35,6 +36,7 @@ PARTS = frozenset("\n\r\\\"'`")
 PASSES = 6
 """Most walks over one text. The first finds nearly all; the surroundings are searched until nothing is found."""
 
+S = TypeVar("S", Session, Conversation)
 V = TypeVar("V")
 Windows = tuple[tuple[int, int], ...]
 
@@ -88,7 +90,7 @@ def search_everything() -> Search:
             *SHAPES,
             *build_vendors(),
             *URLS,
-            *COMMANDS,
+            *build_commands(),
             *LOGINS,
             *prose.build_kinds(),
             *PIPES,
@@ -292,78 +294,36 @@ def _hide_secret(match: re.Match[str]) -> str:
     return make_placeholder("secret", match["secret"]) if match["secret"] else match[0]
 
 
-def redact_session(session: Session, redactor: Redactor) -> Session:
-    """Return the session without secrets in any of its texts; the same object if it has none.
+TEXTS = (
+    *("cwd", "branch", "remote", "turns"),
+    *("prompt", "final", "tools", "skills", "files", "commands", "line"),
+    *("steps", "text", "tool", "result", "words"),
+)
+"""Fields of a session, its turns and its steps with text in them; sources, paths, ids and times stay as they are,
+because a session is found again by them."""
 
-    ``source``, ``path``, ids and times stay, because a session is found again by them.
-    """
+
+def redact_session(session: S, redactor: Redactor) -> S:
+    """Return a session, or the steps of one, without secrets in any of its texts; the same object if it has none."""
     changes = redactor.redact_all(tuple(dict.fromkeys(_list_texts(session))))
-    if not changes:
-        return session
-
-    def redact(text: str) -> str:
-        return changes.get(text, text)
-
-    return replace(
-        session,
-        cwd=redact(session.cwd),
-        branch=redact(session.branch),
-        remote=redact(session.remote),
-        turns=tuple(
-            replace(
-                turn,
-                prompt=redact(turn.prompt),
-                final=redact(turn.final),
-                tools=tuple(map(redact, turn.tools)),
-                skills=tuple(map(redact, turn.skills)),
-                commands=tuple(replace(command, line=redact(command.line)) for command in turn.commands),
-                files=tuple(map(redact, turn.files)),
-            )
-            for turn in session.turns
-        ),
-    )
+    return cast("S", _change_texts(session, changes)) if changes else session
 
 
-def redact_conversation(conversation: Conversation, redactor: Redactor) -> Conversation:
-    """Return the steps of a session without secrets; the same object if they have none.
-
-    ``source``, ``path``, ids and times stay, as in ``redact_session``.
-    """
-    texts = (conversation.cwd, conversation.branch, *_list_step_texts(conversation))
-    changes = redactor.redact_all(tuple(dict.fromkeys(texts)))
-    if not changes:
-        return conversation
-
-    def redact(text: str) -> str:
-        return changes.get(text, text)
-
-    def redact_step(step: Step) -> Step:
-        if changes.keys().isdisjoint((step.text, step.tool, step.result, step.words)):
-            return step
-        return replace(
-            step, text=redact(step.text), tool=redact(step.tool), result=redact(step.result), words=redact(step.words)
-        )
-
-    return replace(
-        conversation,
-        cwd=redact(conversation.cwd),
-        branch=redact(conversation.branch),
-        turns=tuple(
-            replace(turn, prompt=redact(turn.prompt), steps=tuple(map(redact_step, turn.steps)))
-            for turn in conversation.turns
-        ),
-    )
+def _list_texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for inner in value if isinstance(value, tuple) else _read_fields(value).values():
+        yield from _list_texts(inner)
 
 
-def _list_step_texts(conversation: Conversation) -> Iterator[str]:
-    for turn in conversation.turns:
-        yield turn.prompt
-        for step in turn.steps:
-            yield from (step.text, step.tool, step.result, step.words)
+def _change_texts(value: object, changes: Mapping[str, str]) -> object:
+    if isinstance(value, str):
+        return changes.get(value, value)
+    if isinstance(value, tuple):
+        return tuple(_change_texts(inner, changes) for inner in value)
+    changed = {name: _change_texts(inner, changes) for name, inner in _read_fields(value).items()}
+    return replace(value, **changed) if isinstance(value, Struct) and changed != _read_fields(value) else value
 
 
-def _list_texts(session: Session) -> Iterator[str]:
-    yield from (session.cwd, session.branch, session.remote)
-    for turn in session.turns:
-        yield from (turn.prompt, turn.final, *turn.tools, *turn.skills, *turn.files)
-        yield from (command.line for command in turn.commands)
+def _read_fields(value: object) -> dict[str, object]:
+    return {name: getattr(value, name) for name in TEXTS if hasattr(value, name)} if isinstance(value, Struct) else {}
