@@ -25,10 +25,14 @@ REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
 PRIVATE = ""
 """The file name for which SQLite opens a private temporary database, deleted when it is closed."""
+WORTH_RELEASING = 16 * 2**20
+"""Bytes of a file that may be empty; above, it is written anew once a quarter of it is."""
 COPY_CACHE = 32_768
 """Kilobytes of a temporary copy of the database that are held in memory."""
+SCHEMA = Path(__file__).with_name("schema.sql")
+"""The tables, as SQL that can be run again."""
 VERSION = 8
-"""``PRAGMA user_version`` of the schema below. A higher one was written by a newer program; a lower one is migrated by
+"""``PRAGMA user_version`` of the schema. A higher one was written by a newer program; a lower one is migrated by
 running the schema again, which only ever adds tables, and by ``MIGRATIONS``."""
 MIGRATIONS = {
     4: "UPDATE files SET mtime_ns = -1 WHERE source = 'codex';",
@@ -39,132 +43,6 @@ MIGRATIONS = {
 """SQL to run when migrating a database of a version below the key. 4: Codex sessions are read again, for their git
 remote. 6: sessions with corrections are marked to have their steps read. 7: sessions are read again, because more
 corrections are recognised."""
-
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS files (
-    source TEXT NOT NULL, path TEXT NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
-    PRIMARY KEY (source, path)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS sessions (
-    source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, cwd TEXT NOT NULL, model TEXT NOT NULL,
-    ended_at TEXT NOT NULL, waiting TEXT NOT NULL, last_turn TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (source, path)
-);
-CREATE INDEX IF NOT EXISTS sessions_waiting ON sessions (cwd) WHERE waiting != '';
-CREATE TABLE IF NOT EXISTS turns (
-    source TEXT NOT NULL, turn TEXT NOT NULL, path TEXT NOT NULL,
-    PRIMARY KEY (source, turn)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS session_remotes (
-    source TEXT NOT NULL, path TEXT NOT NULL, remote TEXT NOT NULL,
-    PRIMARY KEY (source, path)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS steps (
-    source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, ended_at TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (source, path)
-);
-CREATE TABLE IF NOT EXISTS steps_due (
-    source TEXT NOT NULL, path TEXT NOT NULL,
-    PRIMARY KEY (source, path)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS forgotten_sessions (
-    source TEXT NOT NULL, session_id TEXT NOT NULL, forgotten_at TEXT NOT NULL,
-    PRIMARY KEY (source, session_id)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS tasks (
-    scope TEXT NOT NULL, id TEXT NOT NULL, fresh INTEGER NOT NULL, seen_at TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (scope, id)
-);
-CREATE TABLE IF NOT EXISTS services (
-    scope TEXT NOT NULL, task TEXT NOT NULL, night TEXT NOT NULL, split TEXT NOT NULL,
-    PRIMARY KEY (scope, task, night)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS nights (
-    id TEXT PRIMARY KEY, project TEXT NOT NULL, plan TEXT NOT NULL, seed INTEGER NOT NULL, state TEXT NOT NULL,
-    sitting INTEGER NOT NULL, started_at TEXT NOT NULL, report BLOB
-);
-CREATE TABLE IF NOT EXISTS stages (
-    night TEXT NOT NULL, name TEXT NOT NULL, outcome BLOB NOT NULL,
-    PRIMARY KEY (night, name)
-);
-CREATE TABLE IF NOT EXISTS replies (
-    night TEXT NOT NULL, role TEXT NOT NULL, digest TEXT NOT NULL, model TEXT NOT NULL, sample INTEGER NOT NULL,
-    reply BLOB NOT NULL,
-    PRIMARY KEY (night, role, digest, model, sample)
-);
-CREATE TABLE IF NOT EXISTS calls (
-    night TEXT NOT NULL, sitting INTEGER NOT NULL, phase TEXT NOT NULL, role TEXT NOT NULL, error TEXT NOT NULL,
-    attempt INTEGER NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cost_usd REAL,
-    seconds REAL NOT NULL
-);
-CREATE INDEX IF NOT EXISTS calls_night ON calls (night, sitting);
-CREATE TABLE IF NOT EXISTS rejected_edits (
-    project TEXT NOT NULL, edit TEXT NOT NULL, night TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (project, edit)
-);
-CREATE TABLE IF NOT EXISTS pending_edits (
-    project TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (project, id)
-);
-CREATE TABLE IF NOT EXISTS tried_edits (
-    project TEXT NOT NULL, id TEXT NOT NULL, night TEXT NOT NULL, k INTEGER NOT NULL, verdict TEXT NOT NULL,
-    PRIMARY KEY (project, id)
-);
-CREATE TABLE IF NOT EXISTS attempts (
-    project TEXT NOT NULL, due TEXT NOT NULL, started_at TEXT NOT NULL, starts INTEGER NOT NULL, ended_at TEXT,
-    code INTEGER,
-    PRIMARY KEY (project, due)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS attempt_reasons (
-    project TEXT NOT NULL, due TEXT NOT NULL, why TEXT NOT NULL,
-    PRIMARY KEY (project, due)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS days (
-    day TEXT NOT NULL, night TEXT NOT NULL, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd REAL NOT NULL,
-    unpriced INTEGER NOT NULL,
-    PRIMARY KEY (day, night)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS base_replays (
-    project TEXT NOT NULL, night TEXT NOT NULL, task TEXT NOT NULL, base TEXT NOT NULL, model TEXT NOT NULL,
-    phase TEXT NOT NULL, sample INTEGER NOT NULL, hard REAL NOT NULL, soft REAL NOT NULL,
-    PRIMARY KEY (project, night, task, base, phase, sample)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS judged_pairs (
-    project TEXT NOT NULL, night TEXT NOT NULL, first INTEGER NOT NULL, second INTEGER NOT NULL, ties INTEGER NOT NULL,
-    PRIMARY KEY (project, night)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS sealed_tests (
-    project TEXT NOT NULL, change_night TEXT NOT NULL, night TEXT NOT NULL, outcome BLOB,
-    PRIMARY KEY (project, change_night, night)
-);
-CREATE TABLE IF NOT EXISTS approved_commands (
-    project TEXT NOT NULL, line TEXT NOT NULL, seconds REAL NOT NULL, approved_at TEXT NOT NULL,
-    PRIMARY KEY (project, line)
-);
-CREATE TABLE IF NOT EXISTS tried_lives (
-    project TEXT NOT NULL, id TEXT NOT NULL, night TEXT NOT NULL, k INTEGER NOT NULL, verdict TEXT NOT NULL,
-    PRIMARY KEY (project, id, night)
-);
-CREATE TABLE IF NOT EXISTS closed_edits (
-    project TEXT NOT NULL, base TEXT NOT NULL, edit TEXT NOT NULL, night TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (project, base, edit)
-);
-CREATE TABLE IF NOT EXISTS moment_checks (
-    digest TEXT PRIMARY KEY, data BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS judged_moments (
-    judge TEXT NOT NULL, digest TEXT NOT NULL, moment TEXT NOT NULL, separates INTEGER NOT NULL,
-    PRIMARY KEY (judge, digest)
-);
-CREATE TABLE IF NOT EXISTS feedback_labels (
-    source TEXT NOT NULL, turn TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (source, turn)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS agreements (
-    source TEXT NOT NULL, provider TEXT NOT NULL, agreed_at TEXT NOT NULL,
-    PRIMARY KEY (source, provider)
-);
-"""
 
 
 class Database:
@@ -177,8 +55,8 @@ class Database:
 
     def __init__(self, path: Path, *, extra_schema: str = "", as_copy: bool = False) -> None:
         self.path = path
-        self.tables = tuple(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", SCHEMA + extra_schema))
-        self._schema = SCHEMA + extra_schema
+        self._schema = SCHEMA.read_text(encoding="utf-8") + extra_schema
+        self.tables = tuple(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", self._schema))
         self._lock = threading.RLock()
         self._depth = 0
         has_backup = path.with_name(f"{path.name}.copy").exists()
@@ -261,6 +139,33 @@ class Database:
         with self._lock:
             self._connection.backup(other)
 
+    def update_copy(self, path: Path) -> bool:
+        """Bring an earlier copy up to date, row by row; False when its schema differs. Raises ``sqlite3.Error``."""
+        with self._lock:
+            self._connection.execute("ATTACH ? AS copy", (str(path),))
+            try:
+                schemas = [
+                    self._connection.execute(f"SELECT name, sql FROM {name}.sqlite_master ORDER BY name").fetchall()  # noqa: S608
+                    for name in ("main", "copy")
+                ]
+                if schemas[0] != schemas[1]:
+                    return False
+                with self.transaction(durable=True) as connection:
+                    for name, sql in schemas[0]:
+                        if sql and sql.startswith("CREATE TABLE"):
+                            _copy_changes(connection, name, has_rowid="WITHOUT ROWID" not in sql)
+            finally:
+                self._connection.execute("DETACH copy")
+            return True
+
+    def release_free_space(self) -> None:
+        """Give space that deletions left in the file back to the disk, where it is worth it. Raises ``DiskError``."""
+        free, pages, size = (
+            self.rows(f"PRAGMA {name}")[0][0] for name in ("freelist_count", "page_count", "page_size")
+        )
+        if free * size > WORTH_RELEASING and 4 * free > pages:
+            self.erase_free_space()
+
     def erase_free_space(self) -> None:
         """Write the file anew, so that nothing deleted can be found in it or in its log. Raises ``DiskError``."""
         with self._lock:
@@ -326,6 +231,22 @@ class Database:
                 if path.exists() and not os.access(path, os.R_OK | os.W_OK):
                     return f"; {path} is in the way: make it writable"
         return ""
+
+
+def _copy_changes(connection: sqlite3.Connection, table: str, *, has_rowid: bool) -> None:
+    """Make a table of the attached ``copy`` equal to ours, rowids included."""
+    columns = [(row["name"], row["pk"]) for row in connection.execute(f"PRAGMA main.table_info({table})")]
+    names = [*(["rowid"] if has_rowid else []), *(name for name, _ in columns)]
+    key = ["rowid"] if has_rowid else [name for name, place in columns if place]
+    ours, theirs = (", ".join(f"{part}.{name}" for name in names) for part in ("ours", "theirs"))
+    joined = " AND ".join(f"ours.{name} = theirs.{name}" for name in key)
+    connection.execute(
+        f"DELETE FROM copy.{table} AS theirs WHERE NOT EXISTS (SELECT 1 FROM main.{table} AS ours WHERE {joined})"  # noqa: S608
+    )
+    connection.execute(
+        f"INSERT OR REPLACE INTO copy.{table} ({', '.join(names)}) SELECT {ours} FROM main.{table} AS ours"  # noqa: S608
+        f" LEFT JOIN copy.{table} AS theirs ON {joined} WHERE ({ours}) IS NOT ({theirs})"
+    )
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:

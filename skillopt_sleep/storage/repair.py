@@ -141,18 +141,24 @@ def find_damage(database: Database) -> str:
 
 
 def back_up_database(database: Database) -> None:
-    """Replace the backup beside the database, whole or not at all. Raises ``DiskError``, also for a damaged one."""
+    """Bring the backup beside the database up to date. Raises ``DiskError``, also for a damaged database.
+
+    Only rows that have changed are written, in one transaction; a backup that has another schema, or is damaged, is
+    replaced as a whole.
+    """
     target = database.path.with_name(BACKUP)
     temporary = target.with_name(f".{BACKUP}.skillopt-new")
+    if database.rows("PRAGMA main.quick_check(1)")[0][0] != "ok":
+        raise DiskError(f"{database.path} is damaged; the earlier copy is kept; try: skillopt-sleep doctor --repair")
+    with suppress(sqlite3.Error, DiskError):
+        if target.is_file() and not target.is_symlink() and database.update_copy(target):
+            return
     try:
         temporary.unlink(missing_ok=True)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with closing(sqlite3.connect(temporary)) as copy:
             database.copy_into(copy)
-            if copy.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
-                raise DiskError(
-                    f"{database.path} is damaged; the earlier copy is kept; try: skillopt-sleep doctor --repair"
-                )
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, which an update does not split
         temporary.replace(target)
     except (OSError, sqlite3.Error) as error:
         with suppress(OSError):

@@ -1,21 +1,27 @@
-"""Keeps what the agent did in sessions that have moments, compressed, so that it outlives the agent's own clean-up.
+"""Keeps what the agent did in sessions that have moments, compressed, and forgets sessions when the user asks.
 
 A session is due to be read when it was filed with a correction in it; one that grew is due again. What is kept was
-redacted before. The oldest sessions go first when all together are too large.
+redacted before, and outlives the agent's own clean-up; the oldest go first when all together are too large. Of a
+forgotten session only its id and those of its turns are remembered, because its file or a copy may still be there.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError
-from skillopt_sleep.model.session import Conversation
-from skillopt_sleep.storage.database import REPAIR, Database
+from skillopt_sleep.mining.references import KeptProof
+from skillopt_sleep.model.moment import MomentReference
+from skillopt_sleep.model.session import Conversation, Session, list_typed
+from skillopt_sleep.model.task import TaskRecord
+from skillopt_sleep.night.report import NightState
+from skillopt_sleep.storage.database import REPAIR, Database, decode_json
 
 LEVEL = 6
 """Compression: a tenth smaller than the fastest level, and still faster than the redaction before it."""
@@ -139,3 +145,192 @@ def decompress_steps(data: object) -> Conversation:
         return msgspec.msgpack.decode(zlib.decompress(data), type=Conversation)
     except zlib.error as error:
         raise ValueError(str(error)) from error
+
+
+class SessionName(Struct, frozen=True, kw_only=True):
+    """A session as its agent names it; several files may belong to it."""
+
+    source: str
+    session_id: str
+    cwd: str = ""
+    ended_at: str = ""
+    prompts: int = 0
+    """Prompts of it that are archived."""
+
+
+class Deleted(Struct, frozen=True, kw_only=True):
+    """What was deleted."""
+
+    sessions: int = 0
+    prompts: int = 0
+    steps: int = 0
+    """Bytes of its steps, compressed."""
+    tasks: int = 0
+    shared_tasks: int = 0
+    """Tasks that stay, because other sessions asked for the same."""
+    checks: int = 0
+    """Proofs of checks at moments in these sessions."""
+    nights: tuple[str, ...] = ()
+    """The nights that used its tasks."""
+
+
+def list_sessions(database: Database, prefix: str = "") -> tuple[SessionName, ...]:
+    """Return the archived sessions whose id begins with ``prefix``, the oldest first. Raises ``DiskError``."""
+    rows = database.rows(
+        "SELECT source, session_id, cwd, ended_at, data FROM sessions"
+        " WHERE substr(session_id, 1, length(:prefix)) = :prefix ORDER BY ended_at, path",
+        {"prefix": prefix},
+    )
+    found: dict[tuple[str, str], SessionName] = {}
+    for row in rows:
+        key = (row["source"], row["session_id"])
+        before = found.get(key, SessionName(source=key[0], session_id=key[1]))
+        prompts = before.prompts + len(list_typed(decode_json(row["data"], Session).turns))
+        found[key] = replace(before, cwd=row["cwd"], ended_at=row["ended_at"], prompts=prompts)
+    return tuple(found.values())
+
+
+def is_forgotten(database: Database, prefix: str) -> bool:
+    """Whether a session whose id begins so was forgotten before."""
+    query = "SELECT 1 FROM forgotten_sessions WHERE substr(session_id, 1, length(?)) = ? LIMIT 1"
+    return bool(prefix and database.rows(query, (prefix, prefix)))
+
+
+def load_sessions(database: Database, sessions: Collection[SessionName]) -> tuple[Session, ...]:
+    """Return everything archived of the sessions: one value for each of their files. Raises ``DiskError``."""
+    names = {(session.source, session.session_id) for session in sessions}
+    rows = database.rows("SELECT source, session_id, data FROM sessions ORDER BY ended_at, path")
+    return tuple(decode_json(row["data"], Session) for row in rows if (row["source"], row["session_id"]) in names)
+
+
+def delete_sessions(
+    database: Database, sessions: Sequence[SessionName], now: str, moments: Collection[str] = ()
+) -> Deleted:
+    """Delete all that is kept of the sessions, in one step, and remember that they are forgotten.
+
+    ``moments`` are the ids of the moments in them, whose proofs are deleted too. Nights that are not finished find
+    their sessions anew, so none of their stages stays. Raises ``DiskError``.
+    """
+    names = {(session.source, session.session_id) for session in sessions}
+    with database.transaction(durable=True) as connection:
+        connection.executemany(
+            "INSERT OR REPLACE INTO forgotten_sessions VALUES (?, ?, ?)", [(*name, now) for name in sorted(names)]
+        )
+        paths = [
+            (row["source"], row["path"])
+            for row in database.rows(
+                "SELECT source, path, session_id FROM sessions UNION SELECT source, path, session_id FROM steps"
+            )
+            if (row["source"], row["session_id"]) in names
+        ]
+        turns = _forget_turns(database, connection, paths)
+        steps = _delete_rows(database, connection, paths)
+        _cut_from_copies(database, connection, turns)
+        gone, shared = _delete_tasks(database, connection, names, moments)
+        nights = _list_nights(database, gone | shared)
+        connection.executemany("DELETE FROM services WHERE task = ?", [(task,) for task in gone])
+        checks = _delete_proofs(database, connection, moments)
+        connection.execute("DELETE FROM stages WHERE night IN (SELECT id FROM nights)")
+        connection.execute(
+            "DELETE FROM replies WHERE night IN (SELECT id FROM nights WHERE state = ?)", (NightState.FINISHED,)
+        )
+    return Deleted(
+        sessions=len(names),
+        prompts=sum(session.prompts for session in sessions),
+        steps=steps,
+        tasks=len(gone),
+        shared_tasks=len(shared),
+        checks=checks,
+        nights=nights,
+    )
+
+
+def _forget_turns(
+    database: Database, connection: sqlite3.Connection, paths: Sequence[tuple[str, str]]
+) -> dict[str, set[str]]:
+    """Mark the turns of these files as forgotten and delete their labels; return their ids by source."""
+    turns: dict[str, set[str]] = {}
+    for source, path in paths:
+        rows = database.rows("SELECT turn FROM turns WHERE source = ? AND path = ?", (source, path))
+        turns.setdefault(source, set()).update(row["turn"] for row in rows)
+    connection.executemany(
+        "DELETE FROM feedback_labels WHERE source = ? AND turn = ?",
+        [(source, turn) for source, known in turns.items() for turn in known],
+    )
+    connection.executemany(
+        "UPDATE turns SET path = ? WHERE source = ? AND path = ?", [(FORGOTTEN, *path) for path in paths]
+    )
+    return turns
+
+
+def _delete_rows(database: Database, connection: sqlite3.Connection, paths: Sequence[tuple[str, str]]) -> int:
+    """Delete all rows of these files; return the bytes of the steps among them."""
+    sizes = {
+        (row["source"], row["path"]): row["size"]
+        for row in database.rows("SELECT source, path, length(data) AS size FROM steps")
+    }
+    for table in ("sessions", "session_remotes", "steps", "steps_due"):
+        connection.executemany(f"DELETE FROM {table} WHERE source = ? AND path = ?", paths)  # noqa: S608  our own names
+    return sum(sizes.get(path, 0) for path in paths)
+
+
+def _cut_from_copies(database: Database, connection: sqlite3.Connection, turns: dict[str, set[str]]) -> None:
+    """Cut forgotten turns out of the steps of forks, which repeat what came before."""
+    for row in database.rows("SELECT source, path, data FROM steps"):
+        forgotten = turns.get(row["source"], set())
+        conversation = decompress_steps(row["data"])
+        if forgotten.isdisjoint(turn.turn for turn in conversation.turns):
+            continue
+        data = compress_steps(drop_turns(conversation, forgotten))
+        connection.execute(
+            "UPDATE steps SET data = ? WHERE source = ? AND path = ?", (data, row["source"], row["path"])
+        )
+
+
+def _delete_tasks(
+    database: Database,
+    connection: sqlite3.Connection,
+    names: Collection[tuple[str, str]],
+    moments: Collection[str],
+) -> tuple[set[str], set[str]]:
+    """Delete the tasks of these sessions alone, and take these origins from the others; return the ids of both.
+
+    Other places where the lesson of one of ``moments`` was to be tried are deleted as well.
+    """
+    gone: set[str] = set()
+    shared: set[str] = set()
+    for row in database.rows("SELECT scope, id, data FROM tasks"):
+        task = decode_json(row["data"], TaskRecord)
+        left = tuple(origin for origin in task.origins if (origin.source, origin.session_id) not in names)
+        if isinstance(task.reference, MomentReference) and task.reference.moment in moments:
+            left = ()
+        if len(left) == len(task.origins):
+            continue
+        if left:
+            shared.add(task.id)
+            connection.execute(
+                "UPDATE tasks SET data = ? WHERE scope = ? AND id = ?",
+                (msgspec.json.encode(replace(task, origins=left)), row["scope"], row["id"]),
+            )
+        else:
+            gone.add(task.id)
+            connection.execute("DELETE FROM tasks WHERE scope = ? AND id = ?", (row["scope"], row["id"]))
+    return gone - shared, shared
+
+
+def _delete_proofs(database: Database, connection: sqlite3.Connection, moments: Collection[str]) -> int:
+    """Delete what was found out about the checks of moments; return how many."""
+    rows = database.rows("SELECT digest, data FROM moment_checks")
+    gone = [row["digest"] for row in rows if decode_json(row["data"], KeptProof).moment in moments]
+    connection.executemany("DELETE FROM moment_checks WHERE digest = ?", [(digest,) for digest in gone])
+    connection.executemany("DELETE FROM judged_moments WHERE moment = ?", [(moment,) for moment in moments])
+    return len(gone)
+
+
+def _list_nights(database: Database, tasks: Collection[str]) -> tuple[str, ...]:
+    """Return the nights that used any of these tasks, the oldest first."""
+    rows = database.rows(
+        "SELECT DISTINCT night FROM services WHERE task IN (SELECT value FROM json_each(?)) ORDER BY night",
+        (msgspec.json.encode(sorted(tasks)).decode(),),
+    )
+    return tuple(row["night"] for row in rows)

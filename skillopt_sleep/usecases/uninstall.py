@@ -21,7 +21,9 @@ from skillopt_sleep.night.report import NightState
 from skillopt_sleep.scheduling.installing import Installation
 from skillopt_sleep.settings import settings_path
 from skillopt_sleep.storage.files import IGNORE_ALL, lock_daemon, lock_night, read_regular, remove
-from skillopt_sleep.storage.forget import (
+from skillopt_sleep.storage.repair import BACKUP, back_up_database
+from skillopt_sleep.storage.staging import ProposalStatus
+from skillopt_sleep.storage.steps import (
     Deleted,
     SessionName,
     delete_sessions,
@@ -29,8 +31,6 @@ from skillopt_sleep.storage.forget import (
     list_sessions,
     load_sessions,
 )
-from skillopt_sleep.storage.repair import BACKUP, back_up_database
-from skillopt_sleep.storage.staging import ProposalStatus
 from skillopt_sleep.usecases.announce import announce
 from skillopt_sleep.usecases.plugins import MARKET_FOLDER, is_market, list_agents_with_plugin, uninstall_plugin
 from skillopt_sleep.usecases.workspace import DATABASE

@@ -81,6 +81,7 @@ def _prune_nights(workspace: Workspace) -> None:
         size=workspace.settings.keep_mb * 1_000_000,
         waiting=frozenset(proposal.manifest.night for proposal in workspace.staging.waiting()),
     )
+    workspace.database.release_free_space()
     if pruned.nights:
         size = f"{pruned.size / 1e6:.1f} MB"
         workspace.notify(f"made room: {len(pruned.nights)} old nights, {size} (keep_days, keep_mb)")

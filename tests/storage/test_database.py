@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.storage.database import VERSION, Database
+from skillopt_sleep.storage.repair import back_up_database
 
 
 def _older(path):
@@ -161,3 +163,46 @@ def test_disk_that_fails_even_the_rollback(tmp_path):
     database._connection = sqlite3.connect(tmp_path / "sleep.db", isolation_level=None, factory=Failing)
     with pytest.raises(DiskError, match="disk I/O error in COMMIT"), database.transaction() as connection:
         connection.execute("INSERT INTO agreements VALUES ('claude', 'openai', 'now')")
+
+
+def test_backup_is_brought_up_to_date_row_by_row(tmp_path, monkeypatch):
+    """It equals the database, order of rows included, and is not written anew; a damaged one is."""
+    database = Database(tmp_path / "sleep.db")
+    with database.transaction() as connection:
+        connection.executemany(
+            "INSERT INTO approved_commands VALUES (?, 'make', 1, '')", [(f"p{n}",) for n in range(9)]
+        )
+        connection.executemany("INSERT INTO files VALUES ('claude', ?, 1, 1)", [(f"f{n}",) for n in range(9)])
+    back_up_database(database)
+    with monkeypatch.context() as patch:
+        patch.delattr(Database, "copy_into")
+        with database.transaction() as connection:
+            connection.execute("DELETE FROM approved_commands WHERE project IN ('p2', 'p8')")
+            connection.execute("INSERT INTO approved_commands VALUES ('p2', 'test', 2, '')")
+            connection.execute("UPDATE files SET size = 2 WHERE path = 'f3'")
+            connection.execute("INSERT INTO calls VALUES ('n', 1, 'p', 'r', '', 1, 1, 1, NULL, 1.0)")
+        back_up_database(database)
+    assert _dump(tmp_path / "sleep.db.copy") == _dump(tmp_path / "sleep.db")
+    (tmp_path / "sleep.db.copy").write_bytes(b"no database" * 999)
+    back_up_database(database)
+    assert _dump(tmp_path / "sleep.db.copy") == _dump(tmp_path / "sleep.db")
+
+
+def test_space_that_deletions_left_is_given_back(tmp_path):
+    """Once a quarter of a file is empty, and enough to be worth it."""
+    database = Database(tmp_path / "sleep.db")
+    with database.transaction() as connection:
+        connection.executemany(
+            "INSERT INTO replies VALUES (?, 'r', 'd', 'm', 1, zeroblob(2000000))", [(f"n{n}",) for n in range(20)]
+        )
+    database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    for nights, left in (("n1", 40_000_000), ("n%", 500_000)):
+        with database.transaction() as connection:
+            connection.execute("DELETE FROM replies WHERE night LIKE ?", (nights,))
+        database.release_free_space()
+        assert left / 4 < (tmp_path / "sleep.db").stat().st_size < left * 1.1
+
+
+def _dump(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return list(connection.iterdump())
