@@ -74,7 +74,13 @@ def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: 
             for document in assignment.documents
             if document.kind is DocumentKind.SKILL and document.content is not None
         ),
-        skills_called=tuple(dict.fromkeys(_read_skill_called(call) for call in calls if call.name == "Skill")),
+        skills_called=tuple(
+            dict.fromkeys(
+                str(call.input.get("skill") or call.input.get("command") or "").removeprefix("/")
+                for call in calls
+                if call.name == "Skill" and isinstance(call.input, dict)
+            )
+        ),
     )
 
 
@@ -157,17 +163,10 @@ def _has_opened_file(events: Sequence[Event], root: Path, name: str) -> bool:
     return any(path in {wanted, str(root / wanted), str(root.resolve() / wanted)} for path in paths)
 
 
-def _read_skill_called(call: Block) -> str:
-    given = call.input if isinstance(call.input, dict) else {}
-    return str(given.get("skill") or given.get("command") or "").removeprefix("/")
-
-
 def _estimate_usage(answers: Sequence[Event]) -> Usage:
     """Sum the tokens of a run that was cut short: the last report of every message."""
     reports = {event.message.id: event.message.usage for event in answers if event.message}
-    tables = [report for report in reports.values() if isinstance(report, dict)]
-
-    usages = [usage for table in tables if (usage := read_usage(table))]
+    usages = [usage for report in reports.values() if (usage := read_usage(report))]
     given, written = sum(usage.input_tokens for usage in usages), sum(usage.output_tokens for usage in usages)
     return Usage(input_tokens=given, output_tokens=written, estimated=True)
 

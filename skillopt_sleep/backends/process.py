@@ -23,6 +23,7 @@ from typing import IO
 
 import psutil
 from msgspec import Struct
+from msgspec.structs import replace
 
 from skillopt_sleep.backends.child_registry import (
     GRACE,
@@ -77,20 +78,16 @@ class Children:
     """
 
     def __init__(self, record: str = "") -> None:
-        self._registry = open_child_registry(record) if record else ChildRegistry()
+        self.registry = open_child_registry(record) if record else ChildRegistry()
+        """Where to record what must be restored after a kill."""
         self._lock = threading.Lock()
         self._live: set[subprocess.Popen[bytes]] = set()
         self._closed = False
 
-    @property
-    def registry(self) -> ChildRegistry:
-        """The registry in which to record what must be restored after a kill."""
-        return self._registry
-
     @contextlib.contextmanager
     def open_folder(self) -> Iterator[Path]:
         """Yield an empty folder, removed afterwards, also after a kill. Raises ``DiskError``."""
-        with self._registry.open(), make_temporary_folder(self._registry.mark) as folder:
+        with self.registry.open(), make_temporary_folder(self.registry.mark) as folder:
             yield folder
 
     def run(
@@ -114,7 +111,7 @@ class Children:
         another process, ``DiskError`` when it cannot be recorded, and ``TimedOut`` when the children are closed.
         """
         with (
-            self._registry.open(),
+            self.registry.open(),
             tempfile.TemporaryFile() as given,
             tempfile.TemporaryFile() as out,
             tempfile.TemporaryFile() as err,
@@ -122,10 +119,10 @@ class Children:
             given.write(stdin.encode("utf-8", "replace"))
             given.seek(0)
             started = time.monotonic()
-            mark = self._registry.make_run_mark()
+            mark = self.registry.make_run_mark()
             child = self._start(argv, (given, out, err), env={**env, MARK: mark}, cwd=cwd)
             try:
-                self._registry.note_child(child.pid)
+                self.registry.note_child(child.pid)
                 cut = _watch(child, started + seconds, (out, err), announced_wait, idle_timeout)
             finally:  # also when Ctrl-C arrives meanwhile
                 _end((child,))
@@ -134,16 +131,8 @@ class Children:
                     self._live.discard(child)
             if self._closed:
                 raise TimedOut(f"{argv[0]} was ended: this backend has been closed")
-            return Ended(
-                status=child.returncode,
-                stdout=_read(out),
-                stderr=_read(err),
-                seconds=time.monotonic() - started,
-                timed_out=cut.timed_out,
-                flooded=cut.flooded,
-                waiting=cut.waiting,
-                silent=cut.silent,
-            )
+            seconds = time.monotonic() - started
+            return replace(cut, status=child.returncode, stdout=_read(out), stderr=_read(err), seconds=seconds)
 
     def close(self) -> None:
         """End every child within a second; current and later calls raise ``TimedOut``. Idempotent."""
@@ -259,8 +248,10 @@ def _watch(
 def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
     """End children and all processes that they started, politely first; also those that an ended child left running."""
     alive = [child for child in children if child.poll() is None]
-    family = [process for child in alive for process in _find_descendants(child.pid)]
+    family: list[psutil.Process] = []
     for child in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family += psutil.Process(child.pid).children(recursive=True)
         _signal_session(child, force=False)
     deadline = time.monotonic() + GRACE
     for child in alive:
@@ -271,13 +262,6 @@ def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(GRACE)
     kill_processes(family)  # those that lead a session of their own
-
-
-def _find_descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
 
 
 def _signal_session(child: subprocess.Popen[bytes], *, force: bool) -> None:

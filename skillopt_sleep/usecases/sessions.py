@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.model.ports import ReadsSteps, Source
@@ -103,24 +102,16 @@ NIGHT_BYTES = 512 * 2**20
 """The same for a night, where nobody waits."""
 
 
-class StepsRead(Struct, frozen=True, kw_only=True):
-    """What one call of ``keep_steps`` did."""
-
-    kept: int = 0
-    """Sessions whose steps were read and kept."""
-    left: int = 0
-    """Sessions that are still to be read."""
-
-
-def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> StepsRead:
+def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> int:
     """Read, redact and keep the steps of sessions in which the person stepped in, until ``limit`` bytes are read.
 
+    Returns the number of sessions whose steps were read and kept; those still to be read are ``workspace.steps.due()``.
     Does nothing in a dry run, and where the setting ``keep_steps`` is off. A session that cannot be read, or whose
     file is gone, keeps what was kept before; what is wrong with a file was reported when it was filed. Raises
     ``DiskError``.
     """
     if workspace.dry_run or not workspace.settings.keep_steps:
-        return StepsRead()
+        return 0
     archive = workspace.steps
     due = archive.due()
     readers = _list_readers(build_sources(workspace)) if due else {}
@@ -134,7 +125,7 @@ def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> StepsRead:
         archive.keep(source, path, conversation)
         kept += conversation is not None
     archive.prune(workspace.settings.steps_mb * 1_000_000)
-    return StepsRead(kept=kept, left=len(archive.due()))
+    return kept
 
 
 def load_steps(workspace: Workspace, source: str, path: str) -> Conversation | None:

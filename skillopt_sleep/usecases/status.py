@@ -82,7 +82,9 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
     from skillopt_sleep.reports.view import describe_night
     from skillopt_sleep.usecases.adopt import list_live_adoptions
 
-    project, options = str(workspace.project), _list_options(workspace)
+    project, options = str(workspace.project), ""
+    if workspace.origins.get("data_dir") == "flag":  # commands on the page lead to the same data
+        options = f" --data-dir {shlex.quote(str(workspace.data_dir))}"
     reports = workspace.journal.reports(project)
     sessions, live = load_archived(workspace), list_live_adoptions(workspace)
     asked, statuses = _list_asked(sessions), _list_statuses(workspace)
@@ -112,12 +114,6 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
     index = make_own_folder(workspace.project) / INDEX
     write_atomic(index, render_index(_redact_view(workspace, history), options=options).encode(), durable=False)
     return get_night_folder(project, wanted) / PAGE if wanted else index
-
-
-def _list_options(workspace: Workspace) -> str:
-    """Return the options that lead a command to this user's data, "" where none is needed."""
-    given = workspace.origins.get("data_dir", "default") == "flag"
-    return f" --data-dir {shlex.quote(str(workspace.data_dir))}" if given else ""
 
 
 def load_view(workspace: Workspace, report: NightReport) -> NightView:

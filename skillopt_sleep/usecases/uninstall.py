@@ -52,6 +52,8 @@ OWN_WITHIN = {
     "evals": re.compile(r"[0-9a-f]{16,64}"),
 }
 """Folders in the data folder, and what in them is ours."""
+OWN_REPORTS = frozenset({".gitignore", "index.html", "nights", "handoff"})
+"""What is ours in the ``.skillopt-sleep`` of a project."""
 MARKET_NEEDED = frozenset({"market", "laid.json"})
 """What stays of the data while an agent may still run the plugin from it."""
 
@@ -115,6 +117,8 @@ class Removal:
 
     def kept(self) -> Iterator[str]:
         """Yield what is still there, each with the way to remove it."""
+        import platformdirs
+
         workspace = self._workspace
         yield from self._stays
         if self._live and not self._rules:
@@ -123,8 +127,7 @@ class Removal:
             yield f"what nights have learnt, {workspace.data_dir}: skillopt-sleep uninstall --data"
         if not self._data or self._data_needed:
             yield from (f"reports, {folder}: skillopt-sleep uninstall --data" for folder in self._reports)
-        demo = _find_demo_folder()
-        if demo.exists():
+        if (demo := platformdirs.user_cache_path("skillopt-sleep") / "demo").exists():
             yield f"what `demo` has played, {demo}: delete the folder"
         for agent in self._removed_from:
             yield f"{agent.name}'s own settings and records, {agent.home(workspace.env)}: as {agent.name} leaves them"
@@ -199,7 +202,9 @@ class Removal:
         own = tuple(path for path in find_own_data(data) if not (plugin_stays and path.name in MARKET_NEEDED))
         if own:
             self._workspace.database.close()
-        parts = {folder: _find_own_reports(folder) for folder in self._reports} | ({data: own} if own else {})
+        parts = {
+            folder: tuple(path for path in _list_folder(folder) if path.name in OWN_REPORTS) for folder in self._reports
+        } | ({data: own} if own else {})
         for folder, ours in parts.items():
             if folder.is_symlink():
                 self._stays.append(f"{folder} is a link, and links are not followed; delete what it leads to yourself")
@@ -221,13 +226,6 @@ def find_own_data(folder: Path) -> tuple[Path, ...]:
     found += [path for path in there if path.name == ".gitignore" and read_regular(path) == IGNORE_ALL]
     found += [path for path in (folder / MARKET_FOLDER, folder / ".market-new") if is_market(path)]
     return tuple(found)
-
-
-def _find_own_reports(folder: Path) -> tuple[Path, ...]:
-    """Return everything of ours in the ``.skillopt-sleep`` of a project. Raises ``DiskError``."""
-    return tuple(
-        path for path in _list_folder(folder) if path.name in {".gitignore", "index.html", "nights", "handoff"}
-    )
 
 
 def _delete(folder: Path, own: Collection[Path]) -> bool:
@@ -256,12 +254,6 @@ def _list_folder(folder: Path) -> list[Path]:
         return [] if folder.is_symlink() or not folder.is_dir() else sorted(folder.iterdir())
     except OSError as error:
         raise DiskError(f"cannot read {folder}: {error.strerror}") from error
-
-
-def _find_demo_folder() -> Path:
-    import platformdirs
-
-    return platformdirs.user_cache_path("skillopt-sleep") / "demo"
 
 
 MOST_NAMED = 5
