@@ -29,7 +29,7 @@ CODEX = CodingAgent(
         records=("config.toml",),
         market_record="[marketplaces.skillopt-sleep]",
         skill="codex/skills/skillopt-sleep",
-        greeting="in Codex, say: $skillopt-sleep status",
+        greeting="in Codex, say: $skillopt-sleep status (trust the hook it asks about, and it tells you what waits)",
     ),
 )
 PLUGIN = CODEX
