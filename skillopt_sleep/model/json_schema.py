@@ -5,18 +5,23 @@ A validator that ignores unknown keywords accepts wrong answers, so a schema wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from skillopt_sleep.model import Json
 
 PATTERN_SECONDS = 1.0
 """Time limit for one pattern on one text; after that, it counts as no match."""
 
-DEPTH = 32
-"""Levels of nesting a schema may have."""
+DEPTH = 64
+"""Levels of nesting a schema may have; each schema inside another one makes one or two."""
 
 Schema = dict[str, Json]
+Type = Literal["object", "array", "string", "boolean", "null", "number", "integer"]
+Size = Annotated[int, Meta(ge=0)]
 
 TEXT: Json = {"type": "string"}
 
@@ -41,21 +46,54 @@ def matches(pattern: str, text: str) -> bool:
         return False
 
 
-def check_schema(schema: Json, where: str = "schema", depth: int = 0) -> None:
+class _Schema(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """The keywords that are known, with what each may hold; those without a type do not affect validity."""
+
+    type: Type | Annotated[list[Type], Meta(min_length=1)] | UnsetType = UNSET
+    properties: dict[str, _Schema] = {}
+    required: list[str] = []
+    additional_properties: bool | _Schema = True
+    items: _Schema | UnsetType = UNSET
+    enum: Annotated[list[Any], Meta(min_length=1)] | UnsetType = UNSET
+    const: Any = None
+    minimum: float = 0
+    maximum: float = 0
+    min_length: Size = 0
+    max_length: Size = 0
+    min_items: Size = 0
+    max_items: Size = 0
+    pattern: str = ""
+    dialect: Any = field(name="$schema", default=None)
+    title: Any = None
+    description: Any = None
+    default: Any = None
+    examples: Any = None
+
+    def __post_init__(self) -> None:
+        import regex  # noqa: PLC0415  17 ms that most commands need not wait for
+
+        try:
+            regex.compile(self.pattern)
+        except regex.error as error:
+            raise ValueError(f"the pattern {self.pattern!r:.60} is no regular expression: {error}") from None
+
+
+def check_schema(schema: Json) -> None:
     """Raise ``ValueError`` naming the place, unless ``schema`` is well formed and of known keywords only."""
-    if not isinstance(schema, dict):
-        raise ValueError(f"{where} is no JSON object")  # noqa: TRY004  data, no call
-    if depth > DEPTH:
-        raise ValueError(f"{where} is nested more than {DEPTH} levels deep")
-    for keyword, value in schema.items():
-        if keyword in ANNOTATIONS:
-            continue
-        if keyword not in KEYWORDS:
-            raise ValueError(f"{where} uses {keyword!r}; known are {', '.join(sorted(KEYWORDS))}")
-        if not KEYWORDS[keyword](value):
-            raise ValueError(f"{where}.{keyword} is malformed: {value!r:.60}")
-    for name, inner in _get_inner(schema):
-        check_schema(inner, f"{where}.{name}", depth + 1)
+    inner: list[Json] = [schema]
+    for _ in range(DEPTH):
+        inner = [part for whole in inner if isinstance(whole, dict | list) for part in _list_parts(whole)]
+    if inner:
+        raise ValueError(f"the schema is nested more than {DEPTH} levels deep")
+    try:
+        msgspec.convert(schema, _Schema)
+    except msgspec.ValidationError as error:
+        known = f"; known are {', '.join(_Schema.__struct_encode_fields__)}" if "unknown field" in str(error) else ""
+        raise ValueError(f"the schema cannot be used: {error}{known}") from None
+
+
+def _list_parts(whole: dict[str, Json] | list[Json]) -> Iterable[Json]:
+    return whole.values() if isinstance(whole, dict) else whole
 
 
 def find_violations(value: Json, schema: Schema, where: str = "answer") -> Iterator[str]:
@@ -111,16 +149,6 @@ def _find_size_violations(size: float, schema: Schema, keywords: tuple[str, str]
         yield f"{what} is {size}, more than {most}"
 
 
-def _get_inner(schema: Schema) -> Iterator[tuple[str, Json]]:
-    """Yield the schemas inside a schema, with their place."""
-    if isinstance(properties := schema.get("properties"), dict):
-        yield from ((f"properties.{name}", inner) for name, inner in properties.items())
-    if "items" in schema:
-        yield "items", schema["items"]
-    if isinstance(others := schema.get("additionalProperties"), dict):
-        yield "additionalProperties", others
-
-
 def _is_equal(one: Json, other: Json) -> bool:
     """Compare by the rules of JSON: unlike in Python, true is not equal to 1."""
     if isinstance(one, bool) or isinstance(other, bool):
@@ -136,22 +164,6 @@ def _is_number(value: Json) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_size(value: Json) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_pattern(value: Json) -> bool:
-    import regex  # noqa: PLC0415  17 ms that most commands need not wait for
-
-    if not isinstance(value, str):
-        return False
-    try:
-        regex.compile(value)
-    except regex.error:
-        return False
-    return True
-
-
 TYPES: Mapping[str, Callable[[Json], bool]] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
@@ -161,24 +173,3 @@ TYPES: Mapping[str, Callable[[Json], bool]] = {
     "number": _is_number,
     "integer": lambda value: _is_number(value) and (isinstance(value, int) or cast("float", value).is_integer()),
 }
-ANNOTATIONS = frozenset({"$schema", "title", "description", "default", "examples"})
-"""Keywords that do not affect validity."""
-KEYWORDS: Mapping[str, Callable[[Json], bool]] = {
-    "type": lambda value: (
-        bool(value) and all(isinstance(n, str) and n in TYPES for n in (value if isinstance(value, list) else [value]))
-    ),
-    "properties": lambda value: isinstance(value, dict),
-    "required": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
-    "items": lambda value: isinstance(value, dict),
-    "enum": lambda value: isinstance(value, list) and bool(value),
-    "const": lambda _: True,
-    "additionalProperties": lambda value: isinstance(value, (bool, dict)),
-    "minimum": _is_number,
-    "maximum": _is_number,
-    "minLength": _is_size,
-    "maxLength": _is_size,
-    "minItems": _is_size,
-    "maxItems": _is_size,
-    "pattern": _is_pattern,
-}
-"""The known keywords, with a test for their values."""

@@ -51,11 +51,11 @@ BAD = {
     "true for a length": ({"kind": "max_chars", "value": True}, "max_chars: needs a number of characters"),
     "half a character": ({"kind": "max_chars", "value": 1.5}, "max_chars: needs a number of characters"),
     "value too many": ({"kind": "no_refusal", "value": "x"}, "no_refusal: takes no value"),
-    "schema no object": ({"kind": "json_schema", "value": ["object"]}, "schema is no JSON object"),
+    "schema no object": ({"kind": "json_schema", "value": ["object"]}, "Expected `object`, got `array`"),
     "schema no json": ({"kind": "json_schema", "value": "object"}, "json_schema: not JSON"),
     "schema empty": ({"kind": "json_schema", "value": {}}, "an empty schema accepts everything"),
-    "schema beyond us": ({"kind": "json_schema", "value": {"anyOf": []}}, "schema uses 'anyOf'"),
-    "schema deep": ({"kind": "json_schema", "value": {"items": {"type": "objct"}}}, "schema.items.type is malformed"),
+    "schema beyond us": ({"kind": "json_schema", "value": {"anyOf": []}}, "unknown field `anyOf`; known are type"),
+    "schema deep": ({"kind": "json_schema", "value": {"items": {"type": "objct"}}}, r"Invalid enum value 'objct' - at `\$\.items\.type`"),
 }
 
 

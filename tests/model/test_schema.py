@@ -80,13 +80,13 @@ def test_a_value_that_does_not_conform() -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ([], "schema is no JSON object"),
-        ({"$ref": "#/x"}, "schema uses '\\$ref'"),
-        ({"items": [{}]}, "schema.items is malformed"),
-        ({"properties": {"a": 1}}, "schema.properties.a is no JSON object"),
-        ({"minLength": True}, "schema.minLength is malformed"),
-        ({"pattern": "("}, "schema.pattern is malformed"),
-        ({"type": []}, "schema.type is malformed"),
+        ([], "Expected `object`, got `array`"),
+        ({"$ref": "#/x"}, r"unknown field `\$ref`; known are type, properties"),
+        ({"items": [{}]}, r"Expected `object`, got `array` - at `\$\.items`"),
+        ({"properties": {"a": 1}}, r"Expected `object`, got `int` - at `\$\.properties"),
+        ({"minLength": True}, r"Expected `int`, got `bool` - at `\$\.minLength`"),
+        ({"pattern": "("}, r"the pattern '\(' is no regular expression"),
+        ({"type": []}, r"length >= 1 - at `\$\.type`"),
     ],
     ids=["array", "reference", "tuple", "inner", "true", "pattern", "no type"],
 )
