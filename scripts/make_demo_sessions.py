@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import load_world
-from skillopt_sleep.backends.simulation.world import World
+from skillopt_sleep.backends.simulated_world import World
 from skillopt_sleep.model.session import Command, Session, Turn
 from tests.benchmarks.session_files import claude_lines, claude_path, codex_lines, codex_path
 from tests.benchmarks.worlds import correction, make_session, thanks

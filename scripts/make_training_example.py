@@ -14,7 +14,7 @@ import random
 import sys
 from pathlib import Path
 
-from skillopt_sleep.backends.simulation.world import HarmfulRule, Rule, World, WorldTask, write_world
+from skillopt_sleep.backends.simulated_world import HarmfulRule, Rule, World, WorldTask, write_world
 
 FOLDER = Path(__file__).parents[1] / "docs" / "examples" / "tickets"
 SPLITS = {"train": 4, "val": 3, "test": 5}

@@ -1,6 +1,6 @@
 """Simulate an agent that costs nothing and never leaves this machine.
 
-It is given what a real model is given, the prompt, and knows one world (``simulation/world.py``), which is data. What
+It is given what a real model is given, the prompt, and knows one world (``simulated_world.py``), which is data. What
 it is asked for it reads from the JSON Schema of the request, as a real model would. Every reply, good or unlucky, is a
 pure function of the seed, the prompt and its sample number, so a night that is killed and resumed reads the same ones.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.simulation.replies import (
+from skillopt_sleep.backends.simulated_replies import (
     Luck,
     Traits,
     do_task,
@@ -31,7 +31,7 @@ from skillopt_sleep.backends.simulation.replies import (
     propose_checks,
     propose_edits,
 )
-from skillopt_sleep.backends.simulation.training import (
+from skillopt_sleep.backends.simulated_training import (
     merge_edits,
     rank_edits,
     rewrite_document,
@@ -39,7 +39,7 @@ from skillopt_sleep.backends.simulation.training import (
     write_guidance,
     write_notes,
 )
-from skillopt_sleep.backends.simulation.world import World, draw_uniform, find_flaws, read_world
+from skillopt_sleep.backends.simulated_world import World, draw_uniform, find_flaws, read_world
 from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,
@@ -59,7 +59,7 @@ from skillopt_sleep.errors import (
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Health, Prompt, Reply, estimate_usage
 
-DEMO_WORLD = "simulation/demo.json"
+DEMO_WORLD = "demo_world.json"
 SMALLEST: Mapping[str, Json] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
 """By JSON type, the smallest value."""
 

@@ -17,9 +17,8 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import BadReply, Undecided
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.json_schema import TEXT, describe_object
-from skillopt_sleep.model.moment import MomentReference
+from skillopt_sleep.model.moment import MomentReference, MoveCheck, Standing, evaluate
 from skillopt_sleep.model.move import parse_move
-from skillopt_sleep.model.move_check import MoveCheck, Standing, evaluate
 from skillopt_sleep.model.ports import Ask
 from skillopt_sleep.model.replies import escape_tags, extract_only, make_tag_suffix
 from skillopt_sleep.model.rollout import ReplayResult, Score

@@ -21,9 +21,17 @@ from skillopt_sleep.mining.insights import quote
 from skillopt_sleep.mining.rendering import list_changed_lines, strip_own_rules
 from skillopt_sleep.mining.talk import Place, list_words, read_talk
 from skillopt_sleep.mining.tasks import MAX_FEEDBACK, MAX_QUOTE
-from skillopt_sleep.model.moment import Acceptance, Moment, MomentKind, MomentReference, Proof, ProofState
+from skillopt_sleep.model.moment import (
+    Acceptance,
+    Moment,
+    MomentKind,
+    MomentReference,
+    MoveCheck,
+    Proof,
+    ProofState,
+    has,
+)
 from skillopt_sleep.model.move import Act, ActKind, Move
-from skillopt_sleep.model.move_check import MoveCheck, has
 from skillopt_sleep.model.near_duplicates import is_same_request
 from skillopt_sleep.model.session import Conversation, Session, Step, StepKind, StepOutcome
 from skillopt_sleep.model.task import Origin, Outcome, TaskRecord, require_reference

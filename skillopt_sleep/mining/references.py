@@ -23,17 +23,19 @@ from skillopt_sleep.mining.rendering import cut_text
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt, Reply
 from skillopt_sleep.model.json_schema import TEXT, describe_list, describe_object
-from skillopt_sleep.model.moment import MomentReference, Proof, ProofState
-from skillopt_sleep.model.move import parse_move
-from skillopt_sleep.model.move_check import (
+from skillopt_sleep.model.moment import (
     Condition,
     Feature,
+    MomentReference,
     MoveCheck,
     Order,
+    Proof,
+    ProofState,
     Requirement,
     explain_inseparable,
     find_flaw,
 )
+from skillopt_sleep.model.move import parse_move
 from skillopt_sleep.model.ports import Ask, PairJudge, Parallel
 from skillopt_sleep.model.replies import escape_tags
 from skillopt_sleep.model.rollout import ReplayResult

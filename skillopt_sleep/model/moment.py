@@ -1,16 +1,238 @@
-"""Moments: places in a session where the person stepped in, from which an agent can be run again.
+"""Moments, places in a session where the person stepped in, and checks of the agent's next move from there.
 
 A task at a moment is judged by its ``MomentReference``: what the person said there, what was done, and what tells the
-two apart.
+two apart. A check is no code: a small, closed set of conditions over what the agent runs, edits, adds and says, which a
+model proposes and a program evaluates. It tells a move that heeds a lesson from one that breaks it, and from one that
+has not come to the decision yet.
 """
 
 from __future__ import annotations
 
 import enum
+import fnmatch
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from msgspec import Struct
 
-from skillopt_sleep.model.move_check import MoveCheck
+from skillopt_sleep.model.json_schema import PATTERN_SECONDS
+from skillopt_sleep.model.move import Act, ActKind, Move
+
+MAX_PATTERN = 300
+"""Maximum characters of a pattern."""
+MAX_CONDITIONS = 6
+"""Maximum number of conditions in each part of a check."""
+
+Place: TypeAlias = tuple[int, int]
+"""Where a condition was found: the number of an act, and the offset in its text."""
+
+
+class Feature(enum.StrEnum):
+    """What part of a move a condition looks at."""
+
+    RUNS = "runs"
+    """A regular expression found in a command, or in a call of another tool."""
+    EDITS = "edits"
+    """A path pattern of a file that is edited or created."""
+    CREATES = "creates"
+    """A path pattern of a file that is created."""
+    ADDS = "adds"
+    """A regular expression found in the added lines of a file."""
+    SAYS = "says"
+    """A regular expression found in the words."""
+
+
+class Order(enum.StrEnum):
+    """Where a required act must stand, compared with another one (``Requirement.mark``)."""
+
+    ANY = "any"
+    BEFORE = "before"
+    """Before the first occurrence of the other act; also satisfied when that does not occur."""
+    AFTER = "after"
+    """After the last occurrence of the other act."""
+
+
+class Condition(Struct, frozen=True, kw_only=True):
+    """One thing a move may contain."""
+
+    feature: Feature
+    pattern: str
+    """A regular expression (case is ignored), or for ``edits`` and ``creates`` a path pattern such as ``*.go``."""
+    path: str = ""
+    """The path pattern of the files that ``adds`` looks at; "" for all."""
+
+
+class Requirement(Condition, frozen=True, kw_only=True):
+    """One thing that a move must contain."""
+
+    order: Order = Order.ANY
+    mark: Condition | None = None
+    """The act that ``before`` and ``after`` refer to."""
+
+
+class MoveCheck(Struct, frozen=True, kw_only=True):
+    """Conditions by which a program tells whether a move heeds a lesson."""
+
+    trigger: tuple[Condition, ...]
+    """Conditions of which any one means that the decision was reached and the lesson applies."""
+    required: tuple[Requirement, ...]
+    """Conditions that must all hold; at least one, or else a move that does nothing would pass."""
+    forbidden: tuple[Condition, ...] = ()
+    """Conditions of which none may hold."""
+
+
+class Standing(enum.StrEnum):
+    """What a check says about a move: it heeds the lesson, breaks it, or is undecided."""
+
+    HEEDS = "heeds"
+    BREAKS = "breaks"
+    UNDECIDED = "undecided"
+    """The decision has not been reached in this move."""
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """The verdict of a check on a move, with the reason."""
+
+    standing: Standing
+    why: str
+
+
+def evaluate(check: MoveCheck, move: Move) -> Finding:
+    """Tell whether a move heeds a lesson; edits are judged on the lines they add."""
+    broken = next((condition for condition in check.forbidden if has(condition, move)), None)
+    if broken is not None:
+        return Finding(standing=Standing.BREAKS, why=f"it {describe(broken)}")
+    missing = next((wanted for wanted in check.required if not _meets(wanted, move)), None)
+    if missing is None:
+        return Finding(standing=Standing.HEEDS, why=f"it {' and '.join(map(describe, check.required))}")
+    if any(has(condition, move) for condition in check.trigger):
+        return Finding(standing=Standing.BREAKS, why=f"it never {describe(missing)}")
+    return Finding(standing=Standing.UNDECIDED, why="the move has not come to the decision")
+
+
+def find_flaw(check: MoveCheck) -> str:
+    """Return why a check cannot be used; "" for a sound one."""
+    if not check.required:
+        return "it has no positive part"
+    if not check.trigger:
+        return "it does not say when it applies"
+    if max(map(len, (check.trigger, check.required, check.forbidden))) > MAX_CONDITIONS:
+        return f"it has more than {MAX_CONDITIONS} conditions of one part"
+    marks = [wanted.mark for wanted in check.required if wanted.mark is not None]
+    if any((wanted.order is Order.ANY) is not (wanted.mark is None) for wanted in check.required):
+        return "an order needs something to compare with, and nothing else does"
+    conditions = (*check.trigger, *check.required, *check.forbidden, *marks)
+    return next((flaw for condition in conditions if (flaw := _find_pattern_flaw(condition))), "")
+
+
+def _find_pattern_flaw(condition: Condition) -> str:
+    pattern = condition.pattern
+    if not pattern.strip() or len(pattern) > MAX_PATTERN:
+        return f"a pattern has 1 to {MAX_PATTERN} characters, not {len(pattern)}"
+    if condition.feature in _BY_PATH:
+        return "a path pattern that fits every file says nothing" if not pattern.strip("*/.") else ""
+    import regex  # noqa: PLC0415  17 ms that most commands need not wait for
+
+    try:
+        regex.compile(pattern)
+    except regex.error as error:
+        return f"{pattern!r:.60} is not a regular expression: {error}"
+    return (
+        f"{pattern!r:.60} fits a text of no words"
+        if any(_find_offsets(pattern, text) for text in ("", " ", "~"))
+        else ""
+    )
+
+
+def has(condition: Condition, move: Move) -> bool:
+    """Whether a move contains what a condition looks for."""
+    return any(True for _ in _find(condition, move))
+
+
+def _meets(wanted: Requirement, move: Move) -> bool:
+    places = list(_find(wanted, move))
+    marks = [] if wanted.mark is None else list(_find(wanted.mark, move))
+    if not places or not marks:
+        return bool(places)
+    return min(places) < min(marks) if wanted.order is Order.BEFORE else max(places) > max(marks)
+
+
+def _find(condition: Condition, move: Move) -> Iterator[Place]:
+    """Yield every place in a move where a condition holds."""
+    for number, act in enumerate(move.acts):
+        if act.kind not in _LOOKED_AT[condition.feature]:
+            continue
+        if condition.feature in _BY_PATH:
+            if fits_path(act.path, condition.pattern):
+                yield number, 0
+        elif not condition.path or fits_path(act.path, condition.path):
+            yield from ((number, offset) for offset in _find_offsets(condition.pattern, act.text))
+
+
+def _find_offsets(pattern: str, text: str) -> list[int]:
+    """Return where a pattern is found, so that parts of one command line have an order; [] when it takes too long."""
+    import regex  # noqa: PLC0415  as above
+
+    try:
+        return [
+            found.start() for found in regex.finditer(pattern, text, flags=regex.I | regex.M, timeout=PATTERN_SECONDS)
+        ]
+    except TimeoutError:
+        return []
+
+
+def fits_path(path: str, pattern: str) -> bool:
+    """Whether a path matches a pattern, as a whole or from any folder on."""
+    pattern = pattern.removeprefix("./")
+    return fnmatch.fnmatch(path, pattern) or fnmatch.fnmatch(path, f"*/{pattern}")
+
+
+def describe(condition: Condition) -> str:
+    """Describe a condition as a verb phrase: what a move that meets it does."""
+    place = f" of {condition.path}" if condition.path else ""
+    what = f"{_VERBS[condition.feature]} {condition.pattern!r}{place}"
+    if isinstance(condition, Requirement) and condition.mark is not None:
+        return f"{what} {condition.order} it {describe(condition.mark)}"
+    return what
+
+
+_BY_PATH = frozenset({Feature.EDITS, Feature.CREATES})
+_LOOKED_AT = {
+    Feature.RUNS: (ActKind.RUNS,),
+    Feature.EDITS: (ActKind.EDITS, ActKind.CREATES),
+    Feature.CREATES: (ActKind.CREATES,),
+    Feature.ADDS: (ActKind.EDITS, ActKind.CREATES),
+    Feature.SAYS: (ActKind.SAYS,),
+}
+_VERBS = {
+    Feature.RUNS: "runs",
+    Feature.EDITS: "edits",
+    Feature.CREATES: "creates",
+    Feature.ADDS: "adds lines with",
+    Feature.SAYS: "says",
+}
+
+
+UNRELATED = (
+    Move(),
+    Move(acts=(Act(kind=ActKind.SAYS, text="I will look into it and report back."),)),
+    Move(acts=(Act(kind=ActKind.RUNS, text="ls -la"),)),
+    Move(acts=(Act(kind=ActKind.EDITS, path="misc/unrelated.txt", text="An unrelated line."),)),
+)
+"""Moves that heed no lesson: doing nothing, a promise, a look around, an unrelated edit."""
+
+
+def explain_inseparable(check: MoveCheck, rejected: Move, stood: Move) -> str:
+    """Return why a check proves nothing; "" when it separates the two and no idle move satisfies it."""
+    bad, good = evaluate(check, rejected), evaluate(check, stood)
+    if bad.standing is not Standing.BREAKS:
+        return f"the check does not fail what was rejected ({bad.standing}: {bad.why})"
+    if good.standing is not Standing.HEEDS:
+        return f"the check does not pass what stood ({good.standing}: {good.why})"
+    if any(evaluate(check, move).standing is Standing.HEEDS for move in UNRELATED):
+        return "the check passes a move that does nothing of the kind"
+    return ""
+
 
 QUESTION = "Would this developer have to say it again?"
 

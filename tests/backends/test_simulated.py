@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import FATAL, PLUGIN, Faults, SimulatedBackend, load_world
-from skillopt_sleep.backends.simulation.world import find_flaws, write_world
+from skillopt_sleep.backends.simulated_world import find_flaws, write_world
 from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,

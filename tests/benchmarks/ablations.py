@@ -27,8 +27,8 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.backends.simulation.replies import LISTED, Traits, count_statements
-from skillopt_sleep.backends.simulation.world import World, WorldTask, split_statements
+from skillopt_sleep.backends.simulated_replies import LISTED, Traits, count_statements
+from skillopt_sleep.backends.simulated_world import World, WorldTask, split_statements
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.environments.simple_qa import SimpleQAEnv
 from skillopt_sleep.train.trainer import SkillOptTrainer

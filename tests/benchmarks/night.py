@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.backends.simulation.world import World, write_world
+from skillopt_sleep.backends.simulated_world import World, write_world
 from skillopt_sleep.mining.model_miner import mine_model, split_batches
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.ports import Ledger

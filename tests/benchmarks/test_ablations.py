@@ -8,8 +8,8 @@ import statistics
 import msgspec
 import pytest
 
-from skillopt_sleep.backends.simulation.replies import do_task
-from skillopt_sleep.backends.simulation.world import draw_uniform
+from skillopt_sleep.backends.simulated_replies import do_task
+from skillopt_sleep.backends.simulated_world import draw_uniform
 from tests.benchmarks import ablations
 from tests.benchmarks.ablations import TRAITS, VARIANTS, Plan, main, true_score
 from tests.benchmarks.worlds import make_world

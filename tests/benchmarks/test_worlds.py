@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.backends.simulation.world import find_flaws
+from skillopt_sleep.backends.simulated_world import find_flaws
 from skillopt_sleep.model.near_duplicates import MIN_SIMILARITY, similar
 from skillopt_sleep.model.session import Feedback
 from tests.benchmarks.worlds import make_sessions, make_world

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.simulation.world import HarmfulRule, Rule, World, WorldTask, write_world
+from skillopt_sleep.backends.simulated_world import HarmfulRule, Rule, World, WorldTask, write_world
 from skillopt_sleep.cli import main as run_command
 from skillopt_sleep.gate.pairs import PairedPlan, PairRow
 from skillopt_sleep.gate.part_trial import Effect, PartTrial, forecast_price, try_parts

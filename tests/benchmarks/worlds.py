@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from skillopt_sleep.backends.simulation.world import HarmfulRule, Rule, World, WorldTask
+from skillopt_sleep.backends.simulated_world import HarmfulRule, Rule, World, WorldTask
 from skillopt_sleep.model.session import Feedback, Session, Turn
 
 ONSETS = "b br d dr f fl g gl j k kl l m n p pl r s sk t tr v w z".split()  # noqa: SIM905  readable as one line

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.backends.simulation.world import write_world
+from skillopt_sleep.backends.simulated_world import write_world
 from tests.benchmarks.worlds import make_world
 
 WORLD = make_world(3, rules=3, tasks_per_rule=10)

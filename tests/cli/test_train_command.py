@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from skillopt_sleep.backends.simulation.world import write_world
+from skillopt_sleep.backends.simulated_world import write_world
 from tests.benchmarks.worlds import make_world
 from tests.fakes.program import run, started
 

@@ -18,7 +18,7 @@ import pytest
 
 from skillopt_sleep import registry
 from skillopt_sleep.agents import all_agents, find_agent
-from skillopt_sleep.backends.simulation.world import write_world
+from skillopt_sleep.backends.simulated_world import write_world
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.mining.task_file import decode_tasks, encode_tasks
 from skillopt_sleep.model.rollout import ReplayResult

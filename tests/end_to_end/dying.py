@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from skillopt_sleep.backends.simulation.world import World
+from skillopt_sleep.backends.simulated_world import World
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from tests.fakes.dying import Dying

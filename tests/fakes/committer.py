@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillopt_sleep.backends.simulation.world import Rule, World, WorldTask, write_world
+from skillopt_sleep.backends.simulated_world import Rule, World, WorldTask, write_world
 from tests.fakes.home import Person
 from tests.sources.writing import LinkedFile
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from skillopt_sleep.backends.simulation.world import World, write_world
+from skillopt_sleep.backends.simulated_world import World, write_world
 from skillopt_sleep.settings import load
 from skillopt_sleep.usecases.workspace import Workspace
 from tests.benchmarks.session_files import claude_lines, claude_path

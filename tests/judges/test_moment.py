@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from skillopt_sleep.errors import BadReply, Undecided
 from skillopt_sleep.judges.moment import LONGEST, PLUGIN, render_moment_prompt
 from skillopt_sleep.model.call import Prompt
-from skillopt_sleep.model.moment import MomentReference
-from skillopt_sleep.model.move_check import Condition, Feature, MoveCheck, Requirement
+from skillopt_sleep.model.moment import Condition, Feature, MomentReference, MoveCheck, Requirement
 from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import TaskRecord
 from tests.fakes.ask import ScriptedAsk, nobody

@@ -55,7 +55,10 @@ BAD = {
     "schema no json": ({"kind": "json_schema", "value": "object"}, "json_schema: not JSON"),
     "schema empty": ({"kind": "json_schema", "value": {}}, "an empty schema accepts everything"),
     "schema beyond us": ({"kind": "json_schema", "value": {"anyOf": []}}, "unknown field `anyOf`; known are type"),
-    "schema deep": ({"kind": "json_schema", "value": {"items": {"type": "objct"}}}, r"Invalid enum value 'objct' - at `\$\.items\.type`"),
+    "schema deep": (
+        {"kind": "json_schema", "value": {"items": {"type": "objct"}}},
+        r"Invalid enum value 'objct' - at `\$\.items\.type`",
+    ),
 }
 
 

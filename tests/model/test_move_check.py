@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.model import move_check
-from skillopt_sleep.model.move import parse_move
-from skillopt_sleep.model.move_check import (
+from skillopt_sleep.model import moment as move_check
+from skillopt_sleep.model.moment import (
     Condition,
     Feature,
     MoveCheck,
@@ -16,6 +15,7 @@ from skillopt_sleep.model.move_check import (
     find_flaw,
     fits_path,
 )
+from skillopt_sleep.model.move import parse_move
 
 COMMIT = Condition(feature=Feature.RUNS, pattern=r"git commit")
 BRANCH_FIRST = MoveCheck(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.backends.simulation.world import write_world
+from skillopt_sleep.backends.simulated_world import write_world
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.gate.pending import SAID, PendingEdit
 from skillopt_sleep.gate.tally import Tally

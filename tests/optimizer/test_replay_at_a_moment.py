@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from skillopt_sleep.judges.moment import PLUGIN
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
-from skillopt_sleep.model.moment import MomentReference, Proof, ProofState
-from skillopt_sleep.model.move_check import Condition, Feature, MoveCheck, Requirement
+from skillopt_sleep.model.moment import Condition, Feature, MomentReference, MoveCheck, Proof, ProofState, Requirement
 from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.optimizer.replay import Attempt, Models, render_replay_prompt, replay

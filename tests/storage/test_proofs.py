@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from skillopt_sleep.mining.references import JudgedPair, KeptProof
-from skillopt_sleep.model.move_check import Condition, Feature, MoveCheck, Order, Requirement
+from skillopt_sleep.model.moment import Condition, Feature, MoveCheck, Order, Requirement
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.trials import MomentProofs
 

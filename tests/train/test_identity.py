@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.backends.simulation.world import write_world
+from skillopt_sleep.backends.simulated_world import write_world
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.train import OpenAIChatClient, SimpleQAEnv, SkillOptConfig, SkillOptTrainer, client
 from skillopt_sleep.train.environments import make_environment

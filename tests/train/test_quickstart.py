@@ -8,7 +8,7 @@ import re
 
 import skillopt_sleep.train
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.backends.simulation.world import write_world
+from skillopt_sleep.backends.simulated_world import write_world
 from skillopt_sleep.train import OpenAIChatClient, SimpleQAEnv, SkillOptConfig, SkillOptTrainer, client
 from tests.benchmarks.worlds import make_world
 from tests.loopback import Loopback, simulated

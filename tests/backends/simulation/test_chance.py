@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillopt_sleep.backends.simulation.world import draw_uniform
+from skillopt_sleep.backends.simulated_world import draw_uniform
 
 
 def test_chance_is_a_function_of_its_name():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.backends.simulation.world import (
+from skillopt_sleep.backends.simulated_world import (
     find_last_line,
     find_occurrences,
     find_owner,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.backends.simulation.replies import Traits
+from skillopt_sleep.backends.simulated_replies import Traits
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord

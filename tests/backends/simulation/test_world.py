@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skillopt_sleep.backends.simulation.world import (
+from skillopt_sleep.backends.simulated_world import (
     HarmfulRule,
     Rule,
     World,

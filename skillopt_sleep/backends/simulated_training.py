@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from skillopt_sleep.backends.simulation.replies import LISTED, Luck, Traits, find_evident_rules, swap_rule
-from skillopt_sleep.backends.simulation.world import World, find_occurrences, find_tagged
+from skillopt_sleep.backends.simulated_replies import LISTED, Luck, Traits, find_evident_rules, swap_rule
+from skillopt_sleep.backends.simulated_world import World, find_occurrences, find_tagged
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import fold
 

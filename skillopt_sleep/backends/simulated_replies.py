@@ -15,7 +15,7 @@ from typing import Protocol
 
 from rapidfuzz import fuzz
 
-from skillopt_sleep.backends.simulation.world import (
+from skillopt_sleep.backends.simulated_world import (
     Passage,
     Rule,
     World,

@@ -1,1 +1,0 @@
-"""What the simulated agent knows, as data, and how it answers, as pure rules."""
