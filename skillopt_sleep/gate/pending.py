@@ -30,9 +30,16 @@ MOST_WAITING = 12
 """Rules on trial at the same time: with more, none would get enough pairs. New ones wait until one is decided."""
 SAID = "you said so, not proven"
 """What reports call a rule on a standing wish of the person that worked where they said it and harmed nothing."""
+CLOSED = (
+    "an earlier version tried it together with others, or without counting requests; each rule now has a trial of"
+    " its own, and this one begins anew when it is proposed again"
+)
+"""Why a life of an earlier version ends."""
 IDLE_PAIRS = 24
 """Pairs after which a rule without a net win is given up: it shows no effect, and others wait for their turn."""
-
+TOUCHED_FOR_ANOTHER = 4
+"""Tasks that share words with a rule for one other that it is tried on: where a rule cannot help, noise takes two from
+the score as often as it adds one. docs/gate.md has what this gains, and what rules that harm elsewhere come to."""
 GIVE_UP_AT = -4
 """Score at which a rule is given up at the end of a night: it would take a place among those on trial for many nights,
 at a pair each, because a round that has begun is left at ``PAUSE_AT``. Like every stop this cannot raise the error."""
@@ -48,7 +55,8 @@ class Base(Struct, frozen=True, kw_only=True):
     optimizer: str = ""
     """Backend and model that judge."""
     metric: str = ""
-    """How scores are counted."""
+    """How scores are counted: a key, in which the number of the mixed metric is the weight of the soft score, whatever
+    the words beside it say; other words would be another key, and lose the tallies kept under this one."""
     replay: str = ""
     """How tasks are replayed."""
     scope: str = ""
@@ -136,11 +144,6 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return " ".join(edit.text or edit.anchor for edit in self.edits)
 
     @property
-    def is_bundle(self) -> bool:
-        """Whether an earlier version left it: several edits under one tally, or a tally without its requests."""
-        return len(self.edits) != 1 or not self.evidence
-
-    @property
     def is_promising(self) -> bool:
         """Whether it is worth a person's look."""
         return is_promising(self.tally, self.promising_at)
@@ -198,7 +201,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return self.tally.pairs >= WINS_A_REQUEST * len(self.tasks) > 0 and self.missing > 0
 
     def fitting(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-        """Return the unseen tasks to try it on: those that share words with it, and as many others, where it may harm.
+        """Return the unseen tasks to try it on: those that share words with it, and some others, where it may harm.
 
         All of them if none of the archive shares any: its words do not tell what it is about. A rule that is stuck
         waits for new ones.
@@ -209,7 +212,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         if not touched:
             return () if self.touched else unseen
         others = [task for task in unseen if task not in touched]
-        return (*touched, *others[: len(touched)])
+        return (*touched, *others[: -(-len(touched) // TOUCHED_FOR_ANOTHER)])
 
     def may_change(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
         """Return the unseen tasks on which it may still win: once each was tried twice, only those that it touches.
@@ -313,21 +316,14 @@ def choose_for_tonight(pending: Sequence[PendingEdit]) -> tuple[PendingEdit, ...
     return tuple(sorted(pending, key=lambda rule: (len(rule.evidence) < 2, rule.night)))  # noqa: PLR2004
 
 
-def close_bundles(pending: Sequence[PendingEdit]) -> tuple[list[PendingEdit], list[Dropped]]:
-    """Separate what an earlier version tried together, which is closed: no tally says which rule of it helped."""
-    why = (
-        "an earlier version tried it together with others, or without counting requests; each rule now has a trial of"
-        " its own, and this one begins anew when it is proposed again"
-    )
-    return (
-        [rule for rule in pending if not rule.is_bundle],
-        [Dropped(edit=rule, why=why) for rule in pending if rule.is_bundle],
-    )
-
-
 def drop_if_over(pending: PendingEdit) -> Dropped | None:
-    """Drop a rule that the pairs left in its life could no longer prove, or that shows no effect; None otherwise."""
+    """Drop a rule that the pairs left in its life could no longer prove, or that shows no effect; None otherwise.
+
+    What an earlier version tried together is dropped too, because no tally says which rule of it helped.
+    """
     tally = pending.tally
+    if len(pending.edits) > 1 or not pending.evidence:
+        return Dropped(edit=pending, why=CLOSED)
     left = PAIRS_A_LIFE - tally.pairs
     for_good = tally.losses + tally.unjudged  # what transport lost of one arm may still be made up for
     why = f"undecided after {tally.pairs} pairs"

@@ -16,7 +16,6 @@ from skillopt_sleep.gate.pending import (
     Dropped,
     PendingEdit,
     choose_for_tonight,
-    close_bundles,
     drop_if_over,
     revive,
 )
@@ -158,12 +157,11 @@ def _choose_waiting(
     """
     if plan.gate_mode is not GateMode.PAIRED or not pools.val:
         return [], list(pending), []
-    rules, dropped = close_bundles(pending)
-    on_hold = [life for life in rules if life.on.scope != on.scope]
-    due = [replace(life.measured_with(on), promising_at=plan.k) for life in rules if life.on.scope == on.scope]
+    on_hold = [life for life in pending if life.on.scope != on.scope]
+    due = [replace(life.measured_with(on), promising_at=plan.k) for life in pending if life.on.scope == on.scope]
     over = [gone for life in due if (gone := drop_if_over(life)) is not None]
     gone_ids = {gone.edit.id for gone in over}
-    return [life for life in due if life.id not in gone_ids], on_hold, [*dropped, *over]
+    return [life for life in due if life.id not in gone_ids], on_hold, over
 
 
 def _accept_untested(new: Sequence[PendingEdit], runner: TrialRunner) -> list[DocumentStep]:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import PendingEdit
-from skillopt_sleep.gate.rule import GO_ON_AT, MOST_LOSSES, PAIRS_A_NIGHT, PAUSE_AT, GateMode, next_pairs
+from skillopt_sleep.gate.rule import (
+    GO_ON_AT,
+    MOST_LOSSES,
+    PAIRS_A_NIGHT,
+    PAUSE_AT,
+    GateMode,
+    choose_threshold,
+    next_pairs,
+)
+from skillopt_sleep.gate.tally import WINS_A_REQUEST
+from skillopt_sleep.gate.trial import QUIET_PAIRS
 from skillopt_sleep.mining.label_feedback import split_open
 from skillopt_sleep.mining.model_miner import split_batches
 from skillopt_sleep.mining.references import BATCH
 from skillopt_sleep.mining.tasks import group_given_tasks, mine_heuristic
-from skillopt_sleep.model.call import Expected, find_range
+from skillopt_sleep.model.call import LEAST_SHARE, Expected, find_range
+from skillopt_sleep.model.lexicon import is_standing_wish
 from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.rules import find_heavy, list_live_rules
 from skillopt_sleep.model.task import Shortfall, TaskRecord, group_of, may_ask_model, may_vote, shortfall
@@ -25,13 +37,14 @@ from skillopt_sleep.night.pools import Pools, group_lessons, split_tasks
 from skillopt_sleep.night.propose import COVERED, find_coverage
 from skillopt_sleep.night.report import NightReport
 from skillopt_sleep.night.select_tasks import choose_tasks, list_open_prompts, merge_mined
+from skillopt_sleep.night.try_edits import CALLS_A_PAIR, MOST_SOURCES, count_own_calls
 from skillopt_sleep.optimizer.replay import find_put_back
 
-JUDGED = 0.8
+JUDGED = 0.5
 """Average number of judge calls for a pair that a model judges: equal answers share a verdict, lost pairs have none."""
-NEW_AGAIN, AHEAD_AGAIN = 1.2, 1.7
-"""Average rounds a night of a new rule, and of one that is ahead; like ``JUDGED`` from four times 60 nights of `bench
-forecast`."""
+NEW_AGAIN, AHEAD_AGAIN = 0.7, 1.6
+"""Average rounds a night of a new rule, and of one that is ahead; like ``JUDGED`` from many nights of `bench
+forecast`. One that is not ahead usually gets ``QUIET_PAIRS``."""
 CONFIRMING_PAIRS = 2
 """Number of pairs that replay a task again after it was lost under an accepted edit."""
 
@@ -214,9 +227,12 @@ def count_calls(
     if trials := retried + (documents if can_learn and mode is GateMode.PAIRED else 0):
         dearest = max(_count_calls(task) for task in pools.val) + 1  # two answers, and one judge for both
         pairs = PAIRS_A_NIGHT + CONFIRMING_PAIRS * min(MOST_LOSSES, len(pools.val))
-        new = 0 if learnt or not can_learn else min(budget, _count_lessons(pools, waiting))
-        usual = _count_usual_trials(pools, waiting, new)
+        new = [] if learnt or not can_learn else _list_lessons(pools, waiting)[:budget]
+        before = sum(phase.usual for phase in phases)
+        usual = max(_count_usual_trials(pools, waiting, len(new)), _count_clear_win(pools, waiting, new, before))
         phases.append(Expected(phase="val", least=0, most=trials * pairs * dearest, usual=usual))
+        if own := count_own_calls(waiting, pools) + sum(map(_count_wished, new)):
+            phases.append(Expected(phase="own", least=0, most=own, usual=own))
     if can_learn and probed:
         moments = min(MOMENTS, sum(find_put_back(task) is not None for task in pools.val))
         phases.append(Expected(phase="load", least=0, most=2 + 2 * moments, usual=1 + moments))
@@ -226,8 +242,8 @@ def count_calls(
     return tuple(phases)
 
 
-def _count_lessons(pools: Pools, waiting: Sequence[PendingEdit]) -> int:
-    """Count the lessons of the training tasks that no rule on trial states yet."""
+def _list_lessons(pools: Pools, waiting: Sequence[PendingEdit]) -> list[list[TaskRecord]]:
+    """Return the training tasks that no rule on trial rests on or covers, those of one lesson together."""
     taught = {name for life in waiting for name in (*life.evidence, *life.rule.task_ids)}
     stated = [find_heavy(life.words) for life in waiting]
     open_ = [
@@ -235,23 +251,46 @@ def _count_lessons(pools: Pools, waiting: Sequence[PendingEdit]) -> int:
         for task in pools.train
         if not {group_of(task), task.id} & taught and task.feedback and find_coverage(task, stated) < COVERED
     ]
-    return len(group_lessons(open_, most=len(open_)))
+    return [[task for group in lesson for task in group] for lesson in group_lessons(open_, most=len(open_))]
+
+
+def _count_wished(lesson: Sequence[TaskRecord]) -> int:
+    """Count the calls that try a rule where the person said that it holds from now on."""
+    if not any(map(is_standing_wish, (words for task in lesson for words in task.feedback))):
+        return 0
+    return sum(map(_count_calls, lesson[:MOST_SOURCES]))
 
 
 def _count_usual_trials(pools: Pools, waiting: Sequence[PendingEdit], new: int) -> int:
     """Count what trials usually cost: the base once for all rules, each rule on top of it, and the judge.
 
-    A rule is tried on each of tonight's requests that may say something about it, and often twice when it is ahead.
+    A rule that is ahead is tried on each of tonight's requests that may say something about it, and often twice.
     """
     pairs = [NEW_AGAIN * len(pools.val)] * new
     for life in waiting:
         fitting = [task for task in life.fitting(pools.val) if life.tally.has_room(group_of(task))]
         first = next_pairs(life.tally, life.k, pairs_tonight=0, left=len(fitting))
-        rounds = AHEAD_AGAIN if life.tally.score >= GO_ON_AT else 1
         enough = max(2 * (life.k - life.tally.score), first)
-        pairs.append(first if life.tally.score <= PAUSE_AT else min(rounds * len(fitting), enough))
+        ahead = min(AHEAD_AGAIN * len(fitting), enough)
+        behind = first if life.tally.score <= PAUSE_AT else min(QUIET_PAIRS, len(fitting))
+        pairs.append(ahead if life.tally.score >= GO_ON_AT else behind)
     judged = sum(may_ask_model(task.reference) for task in pools.val) / max(1, len(pools.val))
     return round(max(pairs, default=0) + sum(pairs) * (1 + JUDGED * judged))
+
+
+def _count_clear_win(
+    pools: Pools, waiting: Sequence[PendingEdit], new: Sequence[Sequence[TaskRecord]], before: int
+) -> int:
+    """Count what trials must be expected to cost, so that a rule which wins every pair is proven within the range.
+
+    ``before`` are the calls expected in earlier phases. A rule that the requests cannot prove tonight, or that is not
+    ahead, needs nothing.
+    """
+    pairs = [choose_threshold(len({group_of(task) for task in lesson})) for lesson in new]
+    pairs += [life.k - life.tally.score for life in waiting if life.tally.score >= GO_ON_AT]
+    likely = max((most for most in pairs if most <= WINS_A_REQUEST * len(pools.val)), default=0)
+    spared = (2 * LEAST_SHARE - 1) * before
+    return math.ceil((likely * CALLS_A_PAIR - spared) / (2 * LEAST_SHARE))
 
 
 def _count_calls(task: TaskRecord) -> int:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.mining.insights import quote
+from skillopt_sleep.model.lexicon import is_standing_wish
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.rules import count_touched, find_heavy
 from skillopt_sleep.model.task import Split, TaskRecord, group_of, is_sibling
@@ -79,16 +80,21 @@ class Pools(Struct, frozen=True, kw_only=True):
 
 
 def _build_label(task: TaskRecord) -> TaskLabel:
-    words = tuple(excerpt(words, MAX_QUOTE) for words in task.feedback[:MAX_QUOTES])
+    words = tuple(excerpt(words, MAX_QUOTE) for words in _put_wishes_first(task.feedback)[:MAX_QUOTES])
     origins = {
         TaskOrigin(day=origin.at[:10], source=origin.source, session_id=origin.session_id) for origin in task.origins
     }
     label = TaskLabel(id=task.id, intent=excerpt(task.intent, MAX_QUOTE), words=words, origins=tuple(sorted(origins)))
     if not isinstance(task.reference, MomentReference):
         return label
-    said = tuple(map(quote, task.reference.words[:MAX_QUOTES]))
+    said = tuple(map(quote, _put_wishes_first(task.reference.words)[:MAX_QUOTES]))
     done = excerpt(task.reference.rejected, MAX_DONE)
     return replace(label, words=said, moment=task.reference.moment, sibling=task.reference.sibling, then=done)
+
+
+def _put_wishes_first(words: Sequence[str]) -> list[str]:
+    """Return corrections with those first that ask for something for good: a rule may rest on one of them alone."""
+    return sorted(words, key=lambda said: not is_standing_wish(said))
 
 
 def split_tasks(

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BackendUnusable, BadReply, BudgetSpent
-from skillopt_sleep.gate.pending import Dropped, PendingEdit, choose_for_tonight, revive
+from skillopt_sleep.gate.pending import Dropped, PendingEdit, choose_for_tonight, drop_if_over, revive
 from skillopt_sleep.mining.label_feedback import OpenPrompt, label_open, list_label_notes, list_open
 from skillopt_sleep.mining.model_miner import mine_model
 from skillopt_sleep.mining.tasks import Mined, belongs_to_skill, group_given_tasks, merge_tasks, mine_heuristic
@@ -186,7 +186,7 @@ def _list_retriable(plan: NightPlan, models: Models) -> tuple[PendingEdit, ...]:
     If there are none, all of them, so that the night can say why.
     """
     scope = find_base(plan.baseline, models, plan.step).scope
-    rules = [rule for rule in plan.retriable if not rule.is_bundle and rule.on.scope == scope]
+    rules = [rule for rule in plan.retriable if rule.on.scope == scope and drop_if_over(rule) is None]
     alive = tuple(rule for rule in rules if not isinstance(revive(rule, plan.baseline), Dropped))
     return alive or plan.retriable
 

@@ -94,11 +94,11 @@ class TrialRunner:
         """
         for rule in rules:
             tally = rule.trial.tally if rule.trial else None
-            sources = [task for task in self.pools.train if task.id in rule.life.rule.task_ids and may_vote(task)]
+            sources = list_sources(rule.life, self.pools)
             waits = tally is not None and rule.life.after(tally, (), tried=False).awaits_sources
             if rule.is_accepted or not waits or not sources:
                 continue
-            attempts = [Attempt(task=task, candidate=rule.candidate) for task in sources[:MOST_SOURCES]]
+            attempts = [Attempt(task=task, candidate=rule.candidate) for task in sources]
             try:
                 rule.own = replay(attempts, self.models, phase="own")
             except BudgetSpent:
@@ -113,6 +113,7 @@ class TrialRunner:
         """
         known: dict[tuple[str, int], ReplayResult] = {}
         base = 0
+        reserved = count_own_calls([rule.life for rule in rules], self.pools)
         running: dict[int, RuleOnTrial] = {}
         trials: list[RuleTrial[TaskRecord]] = []
         requests = {task.id: group_of(task) for task in self.pools.val}
@@ -129,7 +130,7 @@ class TrialRunner:
             running[id(trial)] = rule
 
         def measure(wave: Wave) -> list[PairRow]:
-            return replay_wave(self._take_affordable(wave, known, SAMPLES_PER_BASE * base))
+            return replay_wave(self._take_affordable(wave, known, SAMPLES_PER_BASE * base, reserved))
 
         def replay_wave(wave: Wave) -> list[PairRow]:
             apart = SAMPLES_PER_BASE * base
@@ -157,9 +158,12 @@ class TrialRunner:
         gone = {dropped.edit.id for dropped in self.dropped}
         return [rule for rule in rules if rule.life.id not in gone]
 
-    def _take_affordable(self, wave: Wave, known: Collection[tuple[str, int]], apart: int) -> Wave:
-        """Return the first pairs that the calls left suffice for; ``known`` pairs need no new replay of the base."""
-        left = self.calls_left() if self.calls_left else len(wave) * CALLS_A_PAIR
+    def _take_affordable(self, wave: Wave, known: Collection[tuple[str, int]], apart: int, reserved: int) -> Wave:
+        """Return the first pairs that the calls left suffice for; ``known`` pairs need no new replay of the base.
+
+        The ``reserved`` calls are kept for ``try_at_sources``.
+        """
+        left = self.calls_left() - reserved if self.calls_left else len(wave) * CALLS_A_PAIR
         replayed = set(known)
         for place, (_, task, sample) in enumerate(wave):
             left -= CALLS_A_PAIR - 1 - (not may_ask_model(task.reference)) + ((task.id, sample + apart) not in replayed)
@@ -215,6 +219,17 @@ class TrialRunner:
             seed=self.seed,
             first_sample=SAMPLES_PER_NIGHT * (1 + self.seed % 1_000_000),
         )
+
+
+def list_sources(life: PendingEdit, pools: Pools) -> list[TaskRecord]:
+    """Return the requests of tonight at which a rule on a standing wish is tried, where the person said it."""
+    return [task for task in pools.train if task.id in life.rule.task_ids and may_vote(task)][:MOST_SOURCES]
+
+
+def count_own_calls(lives: Sequence[PendingEdit], pools: Pools) -> int:
+    """Count the calls that trying these rules at their own requests may take: an answer each, and a judge's."""
+    waiting = (life for life in lives if life.wished and not life.own[0] and not life.tally.losses)
+    return sum(1 + may_ask_model(task.reference) for life in waiting for task in list_sources(life, pools))
 
 
 def find_base(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditStatus
+from skillopt_sleep.model.lexicon import is_standing_wish
 from skillopt_sleep.night.report import NightReport, PendingReport
 from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain
 from skillopt_sleep.reports.measurements import chance, describe_pending, describe_trial
@@ -186,7 +187,7 @@ def _describe_rule(
         path=" and ".join(paths),
         instead_of=_clip_rule(edit.anchor) if edit.op is EditOp.REPLACE else "",
         reason=plain(edit.reason, REASON_CHARACTERS),
-        quotes=_list_quotes(edit.task_ids, report),
+        quotes=_list_quotes(edit.task_ids, report, wishes_first=state is State.SAID),
         why=plain(applied.why, REASON_CHARACTERS),
         moments=describe_moments(applied, report),
         wins=trial.decision.wins if trial else 0,
@@ -216,7 +217,7 @@ def _clip_rule(text: str) -> str:
     return plain(without_bullet(text), RULE_CHARACTERS)
 
 
-def _list_quotes(tasks: Iterable[str], report: NightReport) -> tuple[Quote, ...]:
+def _list_quotes(tasks: Iterable[str], report: NightReport, *, wishes_first: bool) -> tuple[Quote, ...]:
     labels = {label.id: label for label in report.tasks}
     found: dict[str, Quote] = {}
     for label in (labels[task] for task in tasks if task in labels):
@@ -226,4 +227,5 @@ def _list_quotes(tasks: Iterable[str], report: NightReport) -> tuple[Quote, ...]
             quoted = plain(words, QUOTE_CHARACTERS)
             quote = Quote(words=quoted, day=name_day(last.day) if last else "", session=plain(session))
             found.setdefault(quoted, quote)
-    return tuple(found.values())[:QUOTES]
+    quotes = sorted(found.values(), key=lambda quote: wishes_first and not is_standing_wish(quote.words))
+    return tuple(quotes)[:QUOTES]

@@ -19,10 +19,12 @@ from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import forecast_night, run_night
 from skillopt_sleep.usecases.workspace import Workspace
 from tests.benchmarks.worlds import make_sessions
-from tests.fakes.home import make_person
+from tests.fakes.home import let_wish, make_person
 
 NIGHTS = 60
 NIGHTS_A_PERSON = 4
+WISHING = 0.3
+"""The share of people who say that what they correct holds from now on."""
 HELD = 0.9
 """The share of nights whose calls lie in the range."""
 
@@ -64,6 +66,8 @@ def live(number: int, seed: int, folder: Path) -> Iterator[Night]:
         "seed": luck.randrange(1000),
     }
     simulated = {"useless": luck.choice((0.0, 0.3, 1.0)), "noise": luck.choice((0.0, 0.1))}
+    if random.Random(f"{seed} {number} wishes").random() < WISHING:
+        person = let_wish(person)
     sessions = list(make_sessions(person.world, luck.randrange(10**6)))
     for night in range(NIGHTS_A_PERSON):
         new = len(sessions) if luck.random() < 0.3 else luck.randint(0, 4)

@@ -96,3 +96,11 @@ def make_person(folder, *, seed=1, rules=1, tasks_per_rule=30, sessions=True, **
     if sessions:
         person.write(make_sessions(person.world, seed))
     return person
+
+
+def let_wish(person, begins="No. From now on, "):
+    """Return the person as one who begins every correction like that, in the same words at each request."""
+    rules = (replace(rule, complaints=(rule.complaints[0].replace("No, ", begins),)) for rule in person.world.rules)
+    wishing = Person(person.folder, replace(person.world, rules=tuple(rules)))
+    (person.folder / "world.json").write_bytes(write_world(wishing.world))
+    return wishing

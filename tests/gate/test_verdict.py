@@ -608,7 +608,8 @@ def test_baseline_behind_an_accept_is_replayed_afresh():
         text = prompt.user + prompt.system
         if "train" not in prompt.user:
             asked.append((prompt.digest, prompt.sample, "Greet the reader" in text, "Sign with a name" in text))
-        return "please" if "Greet the reader" in text and "train" not in prompt.user else "here"
+        helps = "Greet the reader" in text or ("Sign with a name" in text and "val-1" in prompt.user)
+        return "please" if helps and "train" not in prompt.user else "here"
 
     rules = iter(("Greet the reader.", "Sign with a name."))
 
@@ -623,4 +624,4 @@ def test_baseline_behind_an_accept_is_replayed_afresh():
     tried = [step for step in outcome.steps if step.trial]
     assert [step.decision.verdict for step in tried] == [Verdict.ACCEPT, Verdict.UNDECIDED]
     with_the_skill = [(digest, sample) for digest, sample, one, two in asked if one and not two]
-    assert len(with_the_skill) == len(set(with_the_skill)) == 12 + 3
+    assert len(with_the_skill) == len(set(with_the_skill)) == 12 + 13

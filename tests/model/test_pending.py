@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import (
+    CLOSED,
     IDLE_PAIRS,
     Base,
     Dropped,
     PendingEdit,
     choose_for_tonight,
-    close_bundles,
     drop_if_over,
     revive,
 )
@@ -59,9 +59,8 @@ def test_bundles_of_an_earlier_version_are_closed():
     """Nobody knows which rule of several helped; each may begin anew."""
     rule = pending(1)
     several, uncounted = replace(rule, edits=(RULE, RULE)), replace(rule, evidence=())
-    kept, closed = close_bundles([rule, several, uncounted])
-    assert kept == [rule]
-    assert [(gone.edit, gone.final) for gone in closed] == [(several, False), (uncounted, False)]
+    closed = [drop_if_over(life) for life in (rule, several, uncounted)]
+    assert [gone and (gone.why, gone.final) for gone in closed] == [None, (CLOSED, False), (CLOSED, False)]
 
 
 def test_requests_that_are_missing_are_counted():

@@ -38,7 +38,7 @@ def test_most_calls_by_phase(mode, reference, most):
 
 
 def test_usual_night_tries_each_lesson():
-    """Train once, a reflection for each document, and a rule from each lesson on a dozen requests, some twice."""
+    """Train once, a reflection for each document, and a rule from each lesson on most of the dozen requests."""
     reference = RubricReference(rubric="r")
     dealt = pools(24, 12, reference)
 
@@ -50,8 +50,10 @@ def test_usual_night_tries_each_lesson():
 
     assert count([]) == {"mine": 3}
     same, two = ["put bolts into box seven"] * 2, ["put bolts into box seven", "paint fences green twice"]
-    assert count(same) == {"mine": 3, "train": 4, "reflect": 3, "val": 14 + 14 + 12}
-    assert count(two)["val"] == 14 + 2 * (14 + 12)
+    assert count(same) == {"mine": 3, "train": 4, "reflect": 3, "val": 21}
+    assert count(two)["val"] == 34
+    wish = count(["from now on, put bolts into box seven"] * 5)
+    assert wish["own"] == 2 * 3, "an answer and a verdict at three of the requests where the person said it"
 
 
 @pytest.mark.parametrize("usual", [0, 1, 2, 3, 17, 80, 1000])

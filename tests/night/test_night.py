@@ -198,9 +198,9 @@ def test_renamed_project_is_not_made_again(tmp_path, monkeypatch):
 
 
 def test_transient_faults_are_retried(tmp_path, monkeypatch):
-    """A fifth of the replies is empty: this costs retries, not the verdict."""
+    """A tenth of the replies is empty: this costs retries, not the verdict."""
     person = make_person(tmp_path / "mira")
-    workspace = person.workspace(simulated={"faults": {"empty": 0.2}})
+    workspace = person.workspace(simulated={"faults": {"empty": 0.1}})
     monkeypatch.setattr(workspace.clock, "sleep", lambda _: None)
     report = run_night(workspace, plan_night(workspace))
     assert report.verdict is Verdict.ACCEPT

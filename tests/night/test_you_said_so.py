@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.backends.simulated_world import write_world
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.gate.pending import SAID, PendingEdit
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import DocumentKind
-from skillopt_sleep.model.edit import EditOp, EditRecord
+from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
+from skillopt_sleep.model.task import RubricReference, TaskRecord
+from skillopt_sleep.night.pools import Pools
+from skillopt_sleep.night.report import NightReport, PendingReport
 from skillopt_sleep.reports.blocks import render_plain
 from skillopt_sleep.reports.rows import list_said
+from skillopt_sleep.reports.rules import list_groups
 from skillopt_sleep.reports.watch import describe_watch
 from skillopt_sleep.reports.why import describe_why, find_rules
 from skillopt_sleep.usecases.adopt import adopt_automatically, adopt_night
@@ -20,7 +23,7 @@ from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from skillopt_sleep.usecases.status import watch_rules
 from tests.benchmarks.worlds import make_sessions
-from tests.fakes.home import Person, make_person
+from tests.fakes.home import let_wish, make_person
 from tests.reports.samples import show_night
 
 WISH = "No. From now on, "
@@ -28,12 +31,8 @@ WISH = "No. From now on, "
 
 def make_wisher(folder, begins=WISH):
     """A person who corrects every request in the same words; ``begins`` is how."""
-    person = make_person(folder, rules=2, tasks_per_rule=5, sessions=False)
-    rules = (replace(rule, complaints=(rule.complaints[0].replace("No, ", begins),)) for rule in person.world.rules)
-    world = replace(person.world, rules=tuple(rules))
-    (folder / "world.json").write_bytes(write_world(world))
-    person = Person(folder, world)
-    person.write(make_sessions(world, 1))
+    person = let_wish(make_person(folder, rules=2, tasks_per_rule=5, sessions=False), begins)
+    person.write(make_sessions(person.world, 1))
     return person
 
 
@@ -68,6 +67,21 @@ def test_whole_night_shows_what_you_said_apart_and_adopts_it_by_your_word(tmp_pa
     live = {(report.night, edit): True}
     (story,) = find_rules(edit, [report], live=live, pending=())
     assert f"{SAID}: heeded at all 2 requests" in render_plain(describe_why([story]))
+
+
+def test_quote_beside_a_standing_wish_is_the_wish():
+    """Whatever else was corrected at the same request before and after it."""
+    said = ("No, shorter.", "Not there.", "Still too long.", "From now on, put salt before pepper.", "And sign it.")
+    task = TaskRecord(id="t", intent="cook", reference=RubricReference(rubric="r"), feedback=said)
+    edit = EditRecord(
+        id="e", op=EditOp.APPEND, document=DocumentKind.SKILL, text="Put salt before pepper.", task_ids=("t",)
+    )
+    life = replace(LIFE, id="e", edits=(edit,))
+    report = Pools(train=(task,)).add_to(NightReport(night="n", project="/p"))
+    held = (AppliedEdit(edit=edit, status=EditStatus.PENDING),)
+    report = replace(report, held_edits=held, pending=(PendingReport.of(life),))
+    (group,) = list_groups(report, {}, {})
+    assert [rule.quotes[0].words for rule in group.rules] == [said[3]]
 
 
 def test_what_you_said_is_never_adopted_by_itself_nor_part_of_the_base(tmp_path):
