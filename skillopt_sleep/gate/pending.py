@@ -16,9 +16,10 @@ from skillopt_sleep.gate.rule import (
     MOST_LOSSES,
     PAIRS_A_LIFE,
     PROMISING,
+    Verdict,
     choose_threshold,
+    decide,
     describe_needs,
-    is_promising,
 )
 from skillopt_sleep.gate.tally import WINS_A_REQUEST, Tally
 from skillopt_sleep.model.document import Candidate, DocumentKind
@@ -145,8 +146,8 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
     @property
     def is_promising(self) -> bool:
-        """Whether it is worth a person's look."""
-        return is_promising(self.tally, self.promising_at)
+        """Whether it has reached that score, beyond doubt and with enough size: worth a person's look, never more."""
+        return decide(self.tally, self.promising_at) is Verdict.ACCEPT
 
     @property
     def you_said_so(self) -> str:
@@ -278,15 +279,6 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return replace(self, on=on, tally=fitting.tally, tasks=fitting.tasks, parked=others)
 
 
-class Dropped(Struct, frozen=True, kw_only=True):
-    """A rule whose trial cannot continue."""
-
-    edit: PendingEdit
-    why: str
-    final: bool = False
-    """Whether it comes back only with new evidence."""
-
-
 class ClosedEdit(Struct, frozen=True, kw_only=True):
     """A rule whose life is over; without new evidence it gets no second one."""
 
@@ -300,6 +292,22 @@ class ClosedEdit(Struct, frozen=True, kw_only=True):
     """The requests it rested on; none for one that an earlier version closed."""
     proven: bool = False
     """Whether it was proven, so that it is in a proposal or in the file, unless the user took it out."""
+
+
+class Dropped(Struct, frozen=True, kw_only=True):
+    """A rule whose trial cannot continue."""
+
+    edit: PendingEdit
+    why: str
+    final: bool = False
+    """Whether it comes back only with new evidence."""
+
+    def close(self, night: str) -> ClosedEdit | None:
+        """Return the record of a rule that may come back only with new evidence; None if it may be tried anew."""
+        if not self.final:
+            return None
+        life = self.edit
+        return ClosedEdit(base=life.on.digest, edit=life.rule, why=self.why, night=night, evidence=life.evidence)
 
 
 def current_groups(names: Iterable[str], tasks: Iterable[TaskRecord]) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from skillopt_sleep.gate.tally import Lost, Result, Tally
+from skillopt_sleep.gate.tally import Result, Tally
 from skillopt_sleep.model.rollout import GateMetric
 
 MIN_MEASURED_SHARE = 0.8
@@ -66,19 +66,6 @@ class GateMode(enum.StrEnum):
     OFF = "off"
 
 
-class Pair(Struct, frozen=True, kw_only=True):
-    """The scores of one val task under baseline and candidate; None where transport lost one."""
-
-    task_id: str
-    baseline: float | None
-    candidate: float | None
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether both replays came back."""
-        return self.baseline is not None and self.candidate is not None
-
-
 class Decision(Struct, frozen=True, kw_only=True):
     """A verdict with its numbers."""
 
@@ -111,14 +98,15 @@ def is_enough_measured(measured: int, planned: int) -> bool:
     return measured > 0 and measured >= MIN_MEASURED_SHARE * planned
 
 
-def decide_strict(pairs: Sequence[Pair]) -> Decision:
+def decide_strict(pairs: Sequence[tuple[float | None, float | None]]) -> Decision:
     """Accept when the candidate's mean over the measured pairs is strictly above the baseline's.
 
-    Without pairs the verdict is undecided; with too few measured ones, unmeasured.
+    A pair holds the scores of a task under baseline and candidate, None where transport lost one. Without pairs the
+    verdict is undecided; with too few measured ones, unmeasured.
     """
     if not pairs:
         return Decision(verdict=Verdict.UNDECIDED, why="there are no validation tasks apart from the training ones")
-    measured = [(p.baseline, p.candidate) for p in pairs if p.baseline is not None and p.candidate is not None]
+    measured = [(old, new) for old, new in pairs if old is not None and new is not None]
     if not is_enough_measured(len(measured), len(pairs)):
         return Decision(
             verdict=Verdict.UNMEASURED,
@@ -202,21 +190,6 @@ def decide(tally: Tally, k: int) -> Verdict:
 def choose_threshold(requests: int) -> int:
     """Return the score that proves a rule which rests on so many different requests."""
     return PROVEN if requests > 1 else PROVEN_ALONE
-
-
-def is_promising(tally: Tally, k: int = PROMISING) -> bool:
-    """Whether a rule has reached ``k``, beyond doubt and with enough size: worth a person's look, never more."""
-    return decide(tally, k) is Verdict.ACCEPT
-
-
-def add_results(results: Iterable[Result | Lost], k: int, start: Tally = Tally()) -> Tally:  # noqa: B008 - frozen
-    """Add pairs to a tally in order, up to the one that decides; several nights are several calls."""
-    tally = start
-    for result in results:
-        if decide(tally, k) is not Verdict.UNDECIDED:
-            break
-        tally = tally.add(result)
-    return tally
 
 
 def may_start_round(tally: Tally, pairs_tonight: int) -> bool:

@@ -21,7 +21,6 @@ from skillopt_sleep.gate.pairs import PairedPlan, PairRow, measure_pairs, value_
 from skillopt_sleep.gate.rule import (
     GO_ON_AT,
     Decision,
-    Pair,
     Verdict,
     decide,
     decide_strict,
@@ -81,13 +80,13 @@ def run_strict_trial(
     results = replay_all([Attempt(task=task, candidate=arm) for task in tasks for arm in arms], models, phase="val")
     before, after = tuple(known) or results[::2], results[len(arms) - 1 :: len(arms)]
     pairs = [
-        Pair(
-            task_id=task.id, baseline=value_of(old, metric, mixed_weight), candidate=value_of(new, metric, mixed_weight)
-        )
-        for task, old, new in zip(tasks, before, after, strict=True)
+        (value_of(old, metric, mixed_weight), value_of(new, metric, mixed_weight))
+        for old, new in zip(before, after, strict=True)
     ]
     measured = [
-        (p.task_id, p.baseline, p.candidate) for p in pairs if p.baseline is not None and p.candidate is not None
+        (task.id, old, new)
+        for task, (old, new) in zip(tasks, pairs, strict=True)
+        if old is not None and new is not None
     ]
     return Trial(
         decision=decide_strict(pairs),

@@ -14,13 +14,14 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import BadReply, Undecided
+from skillopt_sleep.errors import Undecided
+from skillopt_sleep.judges.rubric import ask_verdict, shorten
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.json_schema import TEXT, describe_object
 from skillopt_sleep.model.moment import MomentReference, MoveCheck, Standing, evaluate
 from skillopt_sleep.model.move import parse_move
 from skillopt_sleep.model.ports import Ask
-from skillopt_sleep.model.replies import escape_tags, extract_only, make_tag_suffix
+from skillopt_sleep.model.replies import escape_tags, make_tag_suffix
 from skillopt_sleep.model.rollout import ReplayResult, Score
 from skillopt_sleep.model.task import TaskRecord, require_reference
 from skillopt_sleep.prompts import render
@@ -90,18 +91,10 @@ class MomentJudge:
     def compare(self, task: TaskRecord, moves: Sequence[str], ask: Ask, sample: int) -> tuple[MoveVerdict, ...]:
         """Ask the model about one or two moves; every try has a sample number that no other call uses."""
         prompt = render_moment_prompt(task, moves)
-        problem = ""
-        for attempt in range(self.tries):
-            reply = ask(replace(prompt, sample=sample * self.tries + attempt), phase="judge")
-            try:
-                if len(moves) == 1:
-                    return (extract_only(reply.text, _One).first,)
-                both = extract_only(reply.text, _Two)
-            except ValueError as error:
-                problem = str(error)
-            else:
-                return both.first, both.second
-        raise BadReply(f"the judge's verdict on task {task.id} cannot be read: {problem}")
+        if len(moves) == 1:
+            return (ask_verdict(prompt, _One, ask, task=task.id, sample=sample, tries=self.tries).first,)
+        both = ask_verdict(prompt, _Two, ask, task=task.id, sample=sample, tries=self.tries)
+        return both.first, both.second
 
 
 def _check(check: MoveCheck, rollout: ReplayResult) -> Score:
@@ -123,7 +116,7 @@ def render_moment_prompt(task: TaskRecord, moves: Sequence[str]) -> Prompt:
     reference = require_reference(task, MomentReference)
     words = "\n\n".join(reference.words)
     context, request, said, *quoted = [
-        escape_tags(_shorten(text), *TAGS) for text in (task.context, task.intent, words, *moves)
+        escape_tags(shorten(text, LONGEST), *TAGS) for text in (task.context, task.intent, words, *moves)
     ]
     seal = make_tag_suffix(context, request, said, *sorted(quoted))
     places = PLACES[: len(moves)]
@@ -140,13 +133,6 @@ def render_moment_prompt(task: TaskRecord, moves: Sequence[str]) -> Prompt:
     )
     schema = describe_object(**dict.fromkeys(places, VERDICT))
     return Prompt(system=system, user=user, schema=schema)
-
-
-def _shorten(text: str) -> str:
-    if len(text) <= LONGEST:
-        return text
-    half = LONGEST // 2
-    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out here]\n{text[-half:]}"
 
 
 PLUGIN = MomentJudge

@@ -75,7 +75,8 @@ class RubricJudge:
         Two samples with equal answers take two calls, so that one lucky verdict does not count twice. A caller that
         does not count them gives both the same sample number.
         """
-        return _make_score(self._ask(task, render_rubric_prompt(task, rollout.work), ask, _Verdict, rollout.sample))
+        prompt = render_rubric_prompt(task, rollout.work)
+        return _make_score(ask_verdict(prompt, _Verdict, ask, task=task.id, sample=rollout.sample, tries=self.tries))
 
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
         """Score two responses in one call that does not say which is which; every sample gets its own verdict.
@@ -87,19 +88,24 @@ class RubricJudge:
         if first.work == second.work:
             score = self.score(task, replace(first, sample=sample), ask)
             return score, score
-        verdict = self._ask(task, render_pair_prompt(task, first.work, second.work), ask, _PairVerdict, sample)
+        prompt = render_pair_prompt(task, first.work, second.work)
+        verdict = ask_verdict(prompt, _PairVerdict, ask, task=task.id, sample=sample, tries=self.tries)
         return _make_score(verdict.first), _make_score(verdict.second)
 
-    def _ask(self, task: TaskRecord, prompt: Prompt, ask: Ask, wanted: type[V], sample: int) -> V:
-        """Ask for the verdict on this sample; every try has a sample number that no other call uses."""
-        problem = ""
-        for attempt in range(self.tries):
-            reply = ask(replace(prompt, sample=sample * self.tries + attempt), phase="judge")
-            try:
-                return extract_only(reply.text, wanted)
-            except ValueError as error:
-                problem = str(error)
-        raise BadReply(f"the judge's verdict on task {task.id} cannot be read: {problem}")
+
+def ask_verdict(prompt: Prompt, wanted: type[V], ask: Ask, *, task: str, sample: int, tries: int) -> V:
+    """Ask a judge for its verdict on a sample; every try has a sample number that no other call uses.
+
+    Raises ``BadReply`` when the last of ``tries`` replies cannot be read either.
+    """
+    problem = ""
+    for attempt in range(tries):
+        reply = ask(replace(prompt, sample=sample * tries + attempt), phase="judge")
+        try:
+            return extract_only(reply.text, wanted)
+        except ValueError as error:
+            problem = str(error)
+    raise BadReply(f"the judge's verdict on task {task} cannot be read: {problem}")
 
 
 def _make_score(verdict: _Verdict) -> Score:
@@ -133,14 +139,15 @@ def _quote_all(task: TaskRecord, *answers: str) -> list[str]:
     """Return request, rubric and answers in a form that cannot end its tag or begin another."""
     rubric = require_reference(task, RubricReference).rubric
     request = "\n\n".join(part for part in (task.system, task.context, task.intent) if part.strip())
-    return [escape_tags(text, *TAGS) for text in (request, rubric, *map(_shorten, answers))]
+    return [escape_tags(text, *TAGS) for text in (request, rubric, *(shorten(answer) for answer in answers))]
 
 
-def _shorten(answer: str) -> str:
-    if len(answer) <= LONGEST:
-        return answer
-    half = LONGEST // 2
-    return f"{answer[:half]}\n[{len(answer) - 2 * half} characters left out here]\n{answer[-half:]}"
+def shorten(text: str, longest: int = LONGEST) -> str:
+    """Return a text of at most so many characters, and a note where the middle of a longer one was."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out here]\n{text[-half:]}"
 
 
 PLUGIN = RubricJudge

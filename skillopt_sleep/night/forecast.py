@@ -29,9 +29,8 @@ from skillopt_sleep.model.lexicon import is_standing_wish
 from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.rules import find_heavy, list_live_rules
 from skillopt_sleep.model.task import Shortfall, TaskRecord, group_of, may_ask_model, may_vote, shortfall
-from skillopt_sleep.night.harvest import harvest
+from skillopt_sleep.night.harvest import find_moment_tasks, harvest, pin_unproven
 from skillopt_sleep.night.load_check import MOMENTS
-from skillopt_sleep.night.moments import find_moment_tasks, pin_unproven
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Pools, group_lessons, split_tasks
 from skillopt_sleep.night.propose import COVERED, find_coverage

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from skillopt_sleep.night.conclude import audit, score_sealed_test, stage_proposal
 from skillopt_sleep.night.connection import probe
-from skillopt_sleep.night.consolidate import consolidate
+from skillopt_sleep.night.consolidate import audit, consolidate, score_sealed_test, stage_proposal
 from skillopt_sleep.night.forecast import forecast_calls
 from skillopt_sleep.night.harvest import harvest
 from skillopt_sleep.night.load_check import check_loading

@@ -15,7 +15,7 @@ from skillopt_sleep.gate.noise import BaseReplay
 from skillopt_sleep.gate.pending import ClosedEdit, Dropped, PendingEdit, current_groups
 from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
 from skillopt_sleep.model.document import Candidate, DocumentKind
-from skillopt_sleep.model.edit import AppliedEdit, EditStatus
+from skillopt_sleep.model.edit import AppliedEdit, EditStatus, strip_list_mark
 from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import Split, TaskRecord, reference_kind
 from skillopt_sleep.model.text import excerpt
@@ -35,7 +35,7 @@ MAX_RESPONSE = 240
 """Characters of a response that a report shows."""
 
 MAX_RULE = 90
-"""Characters of a rule that a note quotes."""
+"""Characters of a rule that a note or a reason quotes."""
 
 TRIED = (EditStatus.APPLIED, EditStatus.REJECTED, EditStatus.PENDING)
 """The statuses of an edit that was tried."""
@@ -139,13 +139,8 @@ class Consolidated(Struct, frozen=True, kw_only=True):
             for applied in step.edits
             if step.trial is not None and step.decision.verdict in {Verdict.ACCEPT, Verdict.REJECT}
         ]
-        given_up = [
-            ClosedEdit(base=gone.edit.on.digest, edit=edit, why=gone.why, night=night, evidence=gone.edit.evidence)
-            for gone in self.dropped
-            if gone.final
-            for edit in gone.edit.edits
-        ]
-        return (*decided, *given_up)
+        given_up = (gone.close(night) for gone in self.dropped)
+        return (*decided, *(closed for closed in given_up if closed is not None))
 
     def list_base_replays(self, night: str) -> tuple[BaseReplay, ...]:
         """Return every measured replay under documents without the edits on trial."""
@@ -248,6 +243,11 @@ def _report_trial(step: DocumentStep, tasks: Sequence[TaskRecord]) -> TrialRepor
     )
 
 
+def quote_rule(rule: str) -> str:
+    """Return a rule as a note or a reason quotes it, at most ``MAX_RULE`` characters."""
+    return excerpt(strip_list_mark(rule), MAX_RULE)
+
+
 def _list_heeded(trial: Trial) -> tuple[str, ...]:
     """Return the tasks that passed in every measured replay with the change."""
     failed = {result.task_id for result in trial.candidate if result.score is not None and result.score.hard < 1}
@@ -257,7 +257,7 @@ def _list_heeded(trial: Trial) -> tuple[str, ...]:
 def _list_notes(outcome: Consolidated) -> Iterator[str]:
     yield from outcome.notes
     for dropped in outcome.dropped:
-        rule = excerpt(next(edit.text or edit.anchor for edit in dropped.edit.edits), MAX_RULE)
+        rule = quote_rule(next(edit.text or edit.anchor for edit in dropped.edit.edits))
         yield f"an undecided rule of the {dropped.edit.kind} (“{rule}”) was dropped: {dropped.why}"
     if outcome.pending and outcome.gate_mode is not GateMode.PAIRED:
         waiting = len(outcome.pending)

@@ -212,15 +212,6 @@ class Connection(Protocol):
         """End running calls and remove what they left. Idempotent."""
 
 
-def _read_commit(task: TaskRecord) -> str:
-    """Return the commit that the task itself names."""
-    return task.commit
-
-
-def _load_no_steps(_source: str, _path: str) -> None:
-    """Return no steps: the default of ``Kit.load_steps``."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
     """The outside world of a night, each part behind its protocol."""
@@ -239,11 +230,11 @@ class Kit:
     keep_steps: Callable[[], object] = lambda: None
     """Reads and keeps what the agent did in the sessions where the person stepped in."""
     proofs: ProofStore
-    load_steps: Callable[[str, str], Conversation | None] = _load_no_steps
+    load_steps: Callable[[str, str], Conversation | None] = lambda _source, _path: None
     """Returns what the agent did in a session, by its source and path, redacted."""
     moment_tokens: int = MAX_TOKENS
     """Most tokens of the session before a moment that a replay is shown."""
-    commit_of: Callable[[TaskRecord], str] = _read_commit
+    commit_of: Callable[[TaskRecord], str] = lambda task: task.commit
 
 
 class Recollected(Struct, frozen=True, kw_only=True):

@@ -26,8 +26,7 @@ from skillopt_sleep.model.rules import (
     states_same,
 )
 from skillopt_sleep.model.task import TaskRecord, group_of
-from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.night.outcome import DocumentStep
+from skillopt_sleep.night.outcome import DocumentStep, quote_rule
 from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.optimizer.ground import ground_edits
 from skillopt_sleep.optimizer.reflect import Analysis, Lesson, reflect
@@ -37,8 +36,6 @@ from skillopt_sleep.safety.provenance import rests_on_wishes
 
 COVERED = 0.4
 """Least share of common words (``find_coverage``) at which a rule seems to say the same as a correction."""
-MAX_QUOTE = 90
-"""Characters of a rule that a reason quotes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +96,8 @@ def propose_rules(
     was_measured = not reflection.lost and any(rollout.score is not None for rollout in rollouts)
     seen = list_seen_names(tasks)
     held = [replace(applied, seen=seen) for applied in proposal.edits if applied.status is not EditStatus.APPLIED]
-    new = [
-        _begin_life(applied.edit, find_evidence(applied.edit, tasks), night=night, on=on, seen=seen, promising=plan.k)
-        for applied in proposal.edits
-        if applied.status is EditStatus.APPLIED
-    ]
-    new = [replace(life, wished=rests_on_wishes(life.rule.text, _list_sources(life.rule, tasks))) for life in new]
+    applied = [outcome.edit for outcome in proposal.edits if outcome.status is EditStatus.APPLIED]
+    new = [_begin_life(edit, tasks, night=night, on=on, seen=seen, promising=plan.k) for edit in applied]
     step = DocumentStep(
         kind=kind,
         train=rollouts,
@@ -144,8 +137,9 @@ def find_coverage(task: TaskRecord, rules: Sequence[frozenset[str]]) -> float:
 
 
 def _begin_life(
-    edit: EditRecord, evidence: tuple[str, ...], *, night: str, on: Base, seen: tuple[str, ...], promising: int
+    edit: EditRecord, tasks: Sequence[TaskRecord], *, night: str, on: Base, seen: tuple[str, ...], promising: int
 ) -> PendingEdit:
+    evidence = find_evidence(edit, tasks)
     return PendingEdit(
         id=edit.id,
         night=night,
@@ -157,6 +151,7 @@ def _begin_life(
         on=on,
         evidence=evidence,
         promising_at=promising,
+        wished=rests_on_wishes(edit.text, _list_sources(edit, tasks)),
         nights=0,
     )
 
@@ -255,13 +250,13 @@ def _hold_back(
         replaced = strip_list_mark(edit.anchor) if edit.op is EditOp.REPLACE else ""
         for kind, rule in list_live_rules(current):
             if strip_list_mark(rule) != replaced and states_same(edit.text, rule):
-                return _skip(edit, f"the {kind} says so already: “{_quote(rule)}”")
+                return _skip(edit, f"the {kind} says so already: “{quote_rule(rule)}”")
     past = [closed for closed in history.closed if is_same_rule(edit, closed.edit)]
     known = {name for closed in past for name in (*closed.evidence, *closed.edit.task_ids)}
     if past and not set(evidence) - known - {""}:
         return _skip(edit, _describe_end(past[-1], "rule" if edit.text else "deletion"))
     if against := find_contradicted(edit, (rule for _, rule in list_live_rules(current))):
-        why = f"it contradicts a rule that you have: “{_quote(against)}”"
+        why = f"it contradicts a rule that you have: “{quote_rule(against)}”"
         return AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)
     return None
 
@@ -312,10 +307,6 @@ def _describe_end(closed: ClosedEdit, noun: str) -> str:
     if closed.proven:
         return f"this very {noun} was proven in night {closed.night} and is not in your files; {again}"
     return f"this very {noun} was tried before and turned down ({closed.why}); {again}"
-
-
-def _quote(rule: str) -> str:
-    return excerpt(strip_list_mark(rule), MAX_QUOTE)
 
 
 def _complete_anchor(edit: EditRecord, document: Document) -> EditRecord:

@@ -27,8 +27,7 @@ from skillopt_sleep.model.task import (
     reference_kind,
     shortfall,
 )
-from skillopt_sleep.night.harvest import Harvested
-from skillopt_sleep.night.moments import find_moment_tasks, pin_unproven
+from skillopt_sleep.night.harvest import Harvested, find_moment_tasks, pin_unproven
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Past, Pools, SplitPlan, split_tasks
 from skillopt_sleep.night.report import NightReport, StoppedBy

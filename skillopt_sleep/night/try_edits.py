@@ -15,11 +15,11 @@ from skillopt_sleep.gate.pending import Base, Dropped, PendingEdit, revive
 from skillopt_sleep.gate.rule import GateMode, Verdict
 from skillopt_sleep.gate.trial import RuleTrial, run_rule_trials, run_strict_trial
 from skillopt_sleep.model.document import Candidate
-from skillopt_sleep.model.edit import EditRecord, strip_list_mark
+from skillopt_sleep.model.edit import EditRecord
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult
 from skillopt_sleep.model.rules import count_touched, find_contradicted, list_live_rules
 from skillopt_sleep.model.task import TaskRecord, group_of, may_ask_model, may_vote
-from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.night.outcome import quote_rule
 from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
@@ -33,8 +33,6 @@ MOST_SOURCES = 3
 """Requests at which a rule that rests on a standing wish is tried where the person said it."""
 CALLS_A_PAIR = 3
 """Calls of a pair at most: both arms and the judge."""
-MAX_QUOTE = 90
-"""Characters of a rule that a reason quotes."""
 
 Wave: TypeAlias = Sequence[tuple[RuleTrial[TaskRecord], TaskRecord, int]]
 """Pairs to measure at once: rule, task, sample."""
@@ -196,8 +194,9 @@ class TrialRunner:
     def _revive(self, life: PendingEdit) -> RuleOnTrial | None:
         revived = revive(life, self.current)
         if against := find_contradicted(life.rule, (rule for _, rule in list_live_rules(self.current))):
-            rule = excerpt(strip_list_mark(against), MAX_QUOTE)
-            revived = Dropped(edit=life, why=f"it contradicts “{rule}”, which stands in your files or was proven")
+            revived = Dropped(
+                edit=life, why=f"it contradicts “{quote_rule(against)}”, which stands in your files or was proven"
+            )
         if isinstance(revived, Dropped):
             self.dropped.append(revived)
             return None

@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.noise import RELIABLY, chance_in_nights, chance_in_pairs, pair_rates, smallest_detectable_gain
-from skillopt_sleep.gate.rule import Verdict, add_results, decide, exact_error, may_start_round, next_pairs
+from skillopt_sleep.gate.rule import Verdict, decide, exact_error, may_start_round, next_pairs
 from skillopt_sleep.gate.tally import Result, Tally
+from tests.fakes.pairs import add_results
 
 
 def draw(luck, win, loss):

@@ -18,7 +18,6 @@ from skillopt_sleep.gate.rule import (
     PAIRS_A_NIGHT,
     PAUSE_AT,
     Verdict,
-    add_results,
     compare_scores,
     decide,
     describe_needs,
@@ -31,6 +30,7 @@ from skillopt_sleep.gate.rule import (
 )
 from skillopt_sleep.gate.tally import PHI, Lost, Result, Tally
 from skillopt_sleep.model.rollout import GateMetric
+from tests.fakes.pairs import add_results
 
 WIN, LOSS, TIE = Result.WIN, Result.LOSS, Result.TIE
 SWAPPED = {WIN: LOSS, LOSS: WIN, TIE: TIE}

@@ -22,7 +22,6 @@ from skillopt_sleep.gate.rule import (
     describe_needs,
     exact_error,
     explain_unmeasured,
-    is_promising,
 )
 from skillopt_sleep.gate.tally import STAKES, WINS_A_REQUEST, Lost, Result, Tally
 
@@ -146,7 +145,7 @@ def test_size_is_no_hurdle_for_passes_and_fails(k, losses):
         won = number < k + 2 * losses
         tally = tally.add(WIN if won else LOSS, gain=1.0 if won else -1.0, request=f"r{number}")
     assert decide(tally, k) is Verdict.ACCEPT
-    assert is_promising(tally)
+    assert decide(tally, PROMISING) is Verdict.ACCEPT
 
 
 def test_rule_on_one_request_needs_more():

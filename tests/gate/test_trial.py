@@ -25,7 +25,7 @@ from skillopt_sleep.errors import (
     Undecided,
 )
 from skillopt_sleep.gate.pairs import PairedPlan, PairRow
-from skillopt_sleep.gate.rule import Verdict, add_results, compare_scores, decide, exact_error, next_pairs
+from skillopt_sleep.gate.rule import Verdict, compare_scores, decide, exact_error, next_pairs
 from skillopt_sleep.gate.tally import Lost, Result, Tally
 from skillopt_sleep.gate.trial import decide_by_pairs, run_paired_trial
 from skillopt_sleep.judges.rubric import RubricJudge
@@ -34,6 +34,7 @@ from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.optimizer.replay import Models
+from tests.fakes.pairs import add_results
 
 RULE = "Say please."
 BASE = Candidate(documents=(Document(kind=DocumentKind.SKILL, path="SKILL.md", content=b"- Be brief.\n", whole=True),))

@@ -8,7 +8,6 @@ from skillopt_sleep.gate.pending import Base, PendingEdit, drop_if_over, revive
 from skillopt_sleep.gate.rule import (
     MOST_LOSSES,
     PAIRS_A_LIFE,
-    Pair,
     Verdict,
     decide_strict,
     is_enough_measured,
@@ -17,10 +16,6 @@ from skillopt_sleep.gate.rule import (
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
-
-
-def make_pairs(*scores):
-    return [Pair(task_id=str(number), baseline=old, candidate=new) for number, (old, new) in enumerate(scores)]
 
 
 def test_strict_rule_without_pairs():
@@ -41,7 +36,7 @@ def test_strict_rule_without_pairs():
 )
 def test_strict_rule(scores, verdict, wins, losses):
     """The candidate's mean must be above the baseline's; equal answers are neither wins nor losses."""
-    decision = decide_strict(make_pairs(*scores))
+    decision = decide_strict(scores)
     assert (decision.verdict, decision.wins, decision.losses) == (verdict, wins, losses)
     assert (decision.pairs, decision.measured) == (2, 2)
     assert decision.baseline == sum(old for old, _ in scores) / 2
@@ -51,14 +46,14 @@ def test_strict_rule(scores, verdict, wins, losses):
 @pytest.mark.parametrize("lost", [(None, 1.0), (1.0, None), (None, None)])
 def test_strict_rule_leaves_out_a_pair_with_one_arm_missing(lost):
     """A pair counts when both arms came back; with four of five measured the rest decides."""
-    decision = decide_strict(make_pairs(*[(0.0, 1.0)] * 4, lost))
+    decision = decide_strict([*[(0.0, 1.0)] * 4, lost])
     assert (decision.verdict, decision.pairs, decision.measured) == (Verdict.ACCEPT, 5, 4)
     assert (decision.baseline, decision.candidate) == (0.0, 1.0)
 
 
 def test_strict_rule_with_too_few_measured_pairs():
     """With three of five measured nothing is decided, and no mean is shown."""
-    decision = decide_strict(make_pairs(*[(0.0, 1.0)] * 3, (None, 1.0), (1.0, None)))
+    decision = decide_strict([*[(0.0, 1.0)] * 3, (None, 1.0), (1.0, None)])
     assert (decision.verdict, decision.pairs, decision.measured) == (Verdict.UNMEASURED, 5, 3)
     assert (decision.baseline, decision.candidate) == (None, None)
     assert "only 3 of 5" in decision.why
@@ -131,11 +126,3 @@ def test_base_has_sixteen_digits():
     """Stored edits name their base by these; it tells different bases apart."""
     assert len(Base().digest) == 16
     assert Base().digest != Base(target="m").digest
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "measured"), [(0.0, 0.0, True), (None, 1.0, False), (1.0, None, False), (None, None, False)]
-)
-def test_pair_is_measured_when_both_replays_came_back(old, new, measured):
-    """A score of zero is a measurement; a missing arm is none."""
-    assert Pair(task_id="t", baseline=old, candidate=new).is_measured is measured

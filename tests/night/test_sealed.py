@@ -9,7 +9,7 @@ from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.errors import BudgetSpent, Overloaded
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.model.task import Check, CheckKind, ChecksReference
-from skillopt_sleep.night.conclude import score_sealed_test
+from skillopt_sleep.night.consolidate import score_sealed_test
 from skillopt_sleep.night.outcome import Consolidated
 from skillopt_sleep.night.pools import SplitPlan, split_tasks
 from skillopt_sleep.night.report import MOST_ATTEMPTS
