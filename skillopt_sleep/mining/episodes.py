@@ -6,6 +6,7 @@ wrong answer with the words that corrected it, and the answer that was accepted 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -189,8 +190,8 @@ def find_obstacle(episode: Episode) -> str:
         return "a question whose answer was neither corrected nor approved"
     if not (episode.corrections or episode.accepted):
         return "no answer, and no feedback about one"
-    is_reply = _is_reply(episode, typed)
-    return "a reply to what the agent had said" if is_reply else explain_pointing(episode.request.prompt)
+    pointing = explain_pointing(episode.request.prompt)
+    return pointing or ("a reply to what the agent had said" if _is_reply(episode, typed) else "")
 
 
 def _is_reply(episode: Episode, typed: str) -> bool:
@@ -257,6 +258,7 @@ def _continues(turn: Turn) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=256)  # as in ``strip_pasted``
 def _find_content_words(words: str) -> frozenset[str]:
     return matter(words) - HOUSEKEEPING - CONTINUE - POINTING
 

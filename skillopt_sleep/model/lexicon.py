@@ -163,11 +163,12 @@ def fold_words(text: str) -> str:
     return folded.replace("'", "").replace("\u2019", "").replace("`", "")
 
 
+@functools.lru_cache(maxsize=256)  # one prompt is looked at from several sides in a row
 def strip_pasted(prompt: str) -> str:
     """Return the part of a prompt that the person typed; "" when all of it was pasted."""
     typed: list[str] = []
     in_output = False
-    for line in _FENCE.sub("\n", prompt).splitlines():
+    for line in (_FENCE.sub("\n", prompt) if "```" in prompt else prompt).splitlines():
         if not line.strip():
             in_output = False
         elif _TERMINAL_PROMPT.match(line):
