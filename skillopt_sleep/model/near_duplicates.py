@@ -157,7 +157,7 @@ def _group(
     for bag in sorted(distinct.values(), key=lambda bag: bag.order):
         groups.add(bag)
     numbers: dict[int, int] = {}
-    return tuple(numbers.setdefault(groups.of(bag), len(numbers)) for bag in bags)
+    return tuple(numbers.setdefault(groups.numbers[bag.key], len(numbers)) for bag in bags)
 
 
 class _Bag:
@@ -228,20 +228,17 @@ class _Groups:
         self._related = related
         self._frequency = frequency
         self._postings: defaultdict[str, list[_Bag]] = defaultdict(list)
-        self._group: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
         self._members: dict[int, list[_Bag]] = {}
         self._seeded: dict[Hashable, int] = {}
         self._moved: dict[int, int] = {}
-
-    def of(self, bag: _Bag) -> int:
-        return self._group[bag.key]
 
     def seed(self, bag: _Bag, name: Hashable) -> None:
         """Put a text into the group of that name, without a comparison; its twins under other names are united."""
         home = self._seeded.setdefault(name, len(self._seeded))
         while home in self._moved:
             home = self._moved[home]
-        before = self._group.get(bag.key)
+        before = self.numbers.get(bag.key)
         if before is None:
             self._put(bag, home)
         elif before != home:
@@ -249,17 +246,17 @@ class _Groups:
 
     def add(self, bag: _Bag) -> None:
         """Put a text that is no lighter than those added before into the group it belongs to, or into a new one."""
-        if bag.key in self._group:
+        if bag.key in self.numbers:
             return
         homes = sorted(group for group in self._near(bag) if self._resembles(bag, self._members[group]))
-        home = homes[0] if homes else len(self._seeded) + len(self._group)
+        home = homes[0] if homes else len(self._seeded) + len(self.numbers)
         self._put(bag, home)
         for other in homes[1:]:
             self._unite(home, other)
 
     def _put(self, bag: _Bag, home: int) -> None:
         """Put a text into a group, and make it one of those that stand for the group while these are few."""
-        self._group[bag.key] = home
+        self.numbers[bag.key] = home
         members = self._members.setdefault(home, [])
         members.append(bag)
         if len(members) <= SPOKESMEN:
@@ -270,8 +267,8 @@ class _Groups:
         """Return the numbers of the groups that contain a near-duplicate of the text."""
         near: set[int] = set()
         for other in self._find_candidates(bag):
-            if self.of(other) not in near and self._related(bag, other):
-                near.add(self.of(other))
+            if self.numbers[other.key] not in near and self._related(bag, other):
+                near.add(self.numbers[other.key])
         return near
 
     def _find_candidates(self, bag: _Bag) -> Iterable[_Bag]:
@@ -313,7 +310,7 @@ class _Groups:
         moved = self._members.pop(other)
         self._moved[other] = home
         self._members.setdefault(home, []).extend(moved)
-        self._group.update((bag.key, home) for bag in moved)
+        self.numbers.update((bag.key, home) for bag in moved)
 
 
 def _pairs(run: str) -> list[str]:
