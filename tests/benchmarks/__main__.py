@@ -12,6 +12,7 @@ BENCHMARKS = {
     "feedback": "which corrections and approvals are recognized in invented prompts, and which only seem to be some",
     "forecast": "whether the calls of a night lie in the range that was printed before it",
     "gate": "how often the gate proves a useless rule, and how often a useful one, in simulated lives",
+    "growth": "what commands cost as the archive grows: seconds, memory and disk, over sessions and nights",
     "guard": "which hostile edits the guard holds back, and which ordinary house rules it lets pass",
     "harvest": "reading session files, compared with plain JSON decoding and plain reading of the same bytes",
     "mutants": "which small faults in the gate, adoption, staging, retries, budget and ledger the tests notice",
