@@ -82,7 +82,7 @@ def build_kinds() -> tuple[Kind, ...]:
     return (
         Kind(passwords, lambda text, start, end: _find_said(text, start, end, password=True)),
         Kind(keys, lambda text, start, end: _find_said(text, start, end, password=False), in_plain_words=False),
-        Kind(("pin", "2fa code", "otp"), _find_pin),
+        Kind(("pin", "puk", "2fa code", "otp"), _find_pin),
         Kind(("login", "logins", "creds", "credentials"), _find_beside_login),
         Kind(("key", "token", "secret", "access", "private"), _find_direct, in_plain_words=False),
     )
