@@ -138,10 +138,14 @@ def _find_existing(folder: Path) -> Path:
 
 def _reserve(folder: Path, size: int) -> None:
     """Allocate ``size`` bytes for a moment, because space that ``df`` calls free may be root's or beyond a quota."""
+    place, prefix = _find_existing(folder), f".skillopt-sleep-{os.getpid()}-"
     try:
-        with tempfile.TemporaryFile(dir=_find_existing(folder)) as file:  # nameless: a kill leaves nothing
+        with tempfile.TemporaryFile(dir=place, prefix=prefix) as file:  # nameless: a kill leaves nothing
             _allocate(file.fileno(), size)
     except OSError as error:
+        with contextlib.suppress(OSError):  # where files are never nameless, its removal may have failed
+            for left in place.glob(f"{prefix}*"):
+                left.unlink(missing_ok=True)
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         what = f"less than {size / 2**20:.0f} MB are free" if full else os.strerror(error.errno or 0)
         fix = "make room" if full else "make it writable"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -113,6 +115,24 @@ def damage(path, *, first, pages):
     with path.open("r+b") as file:
         file.seek(first * 4096)
         file.write(os.urandom(4096 * pages))
+
+
+def test_reserving_space_leaves_no_file_where_removing_one_fails_once(tmp_path, monkeypatch):
+    """Where files are never nameless, the one that could not be removed at once is removed afterwards."""
+    remove, failed = os.unlink, []
+
+    def fail_once(path, **more):
+        if not failed:
+            failed.append(path)
+            raise OSError(errno.EIO, "Input/output error")
+        remove(path, **more)
+
+    monkeypatch.setattr(tempfile, "_O_TMPFILE_WORKS", False, raising=False)
+    monkeypatch.setattr(os, "unlink", fail_once)
+    with pytest.raises(DiskError, match="Input/output error"):
+        preflight._reserve(tmp_path, 2**20)
+    assert failed
+    assert not list(tmp_path.iterdir())
 
 
 def test_damaged_page_is_found_before_a_night(tmp_path):
