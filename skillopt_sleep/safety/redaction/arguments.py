@@ -31,14 +31,10 @@ _PORTS = "mysql"
 """The command of which a value that can be a port number is taken for one, not for a password."""
 
 
-def _locate(match: re.Match[str]) -> tuple[int, int]:
-    return match.span("quoted" if "quoted" in match.re.groupindex and match["quoted"] else "bare")
-
-
 def _accept(text: str, match: re.Match[str] | None) -> Found | None:
     if match is None:
         return None
-    start, stop = _locate(match)
+    start, stop = match.span("quoted" if "quoted" in match.re.groupindex and match["quoted"] else "bare")
     if stop - start < LEAST or is_stand_in(text[start:stop]):
         return None
     return Found("secret", start, stop, match.end())
