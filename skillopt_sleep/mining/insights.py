@@ -140,6 +140,12 @@ def find_insights(
     )
 
 
+def find_recurring_requests(sessions: Sequence[Session]) -> tuple[Recurring, ...]:
+    """Return what was asked for in several of these sessions, the most frequent first."""
+    prompts = [prompt for session in _join_parts(sessions) for prompt in _read_prompts(session)]
+    return _find_recurring_requests([prompt for prompt in prompts if not prompt.is_correction])
+
+
 def _join_parts(sessions: Sequence[Session]) -> Iterator[Session]:
     """Yield each session whole; the archive holds resumed and copied sessions in several parts."""
     parts: dict[tuple[str, str], list[Session]] = {}

@@ -52,11 +52,11 @@ def render_report(report: NightReport) -> str:
     return str(_open_templates("md").get_template("report.md").render(night=describe_night(report), phases=PHASES))
 
 
-def render_page(night: NightView, *, options: str = "") -> str:
-    """Return the page of a night; ``options`` lead a command to the person's data."""
+def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:
+    """Return the page of a night; ``options`` lead a command to the person's data, ``drawn`` names the state shown."""
     page = ""
     for most in MOST_PLACES:
-        page = _render_html("night.html", night=_limit_places(night, most), options=options)
+        page = _render_html("night.html", night=_limit_places(night, most), options=options, drawn=drawn)
         if len(page.encode()) <= MOST_BYTES:
             break
     return page
@@ -64,7 +64,7 @@ def render_page(night: NightView, *, options: str = "") -> str:
 
 def render_index(history: History, *, options: str = "") -> str:
     """Return the page over all nights."""
-    return _render_html("index.html", history=history, options=options)
+    return _render_html("index.html", history=history, options=options, drawn="")
 
 
 def _limit_places(night: NightView, most: int) -> NightView:

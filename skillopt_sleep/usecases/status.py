@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from skillopt_sleep import __version__
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport
 from skillopt_sleep.reports.status import Status
@@ -33,6 +36,10 @@ ViewT = TypeVar("ViewT", bound=msgspec.Struct)
 PAGE, INDEX = "report.html", "index.html"
 MOST_PAGES = 30
 """Nights whose pages are brought up to date, the latest."""
+RECENT = 1_000
+"""Sessions in which recurring requests are looked for, the latest."""
+HEAD_CHARACTERS = 2_000
+"""Characters of a page in which the state that it shows is named."""
 MOST_ASKED = 8
 """Recurring requests on a page."""
 
@@ -72,7 +79,7 @@ def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
 
 
 def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
-    """Write the page over all nights, and those of the latest nights as they now stand; return the wanted one's path.
+    """Write the page over all nights, and those of the latest nights that changed; return the wanted one's path.
 
     A page whose answers are not kept any more stays as it was. Raises ``Refused`` when the project folder is gone, and
     ``DiskError``.
@@ -87,19 +94,19 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
         options = f" --data-dir {shlex.quote(str(workspace.data_dir))}"
     reports = workspace.journal.reports(project)
     sessions, live = load_archived(workspace), list_live_adoptions(workspace)
-    asked, statuses = _list_asked(sessions), _list_statuses(workspace)
+    asked, statuses = _list_asked(sessions[-RECENT:]), _list_statuses(workspace)
     since = {edit.id: adoption.adopted_at for adoption in live for edit in adoption.edits}
     for number, report in enumerate(reports):
-        page = get_night_folder(project, report.night) / PAGE
-        is_due = number == 0 or (
-            number < MOST_PAGES and page.parent.is_dir() and (report.proposal or not page.exists())
-        )
-        outcome = load_outcome(workspace, report.night) if is_due or report.night == wanted else None
-        is_lost = outcome is None and page.exists()
-        if report.state is NightState.RUNNING or is_lost or not (is_due or report.night == wanted):
+        page, status = get_night_folder(project, report.night) / PAGE, statuses.get(report.night, "")
+        is_due = number == 0 or report.night == wanted or (number < MOST_PAGES and page.parent.is_dir())
+        drawn = _name_state(report, status, since)
+        if report.state is NightState.RUNNING or not is_due or _is_drawn(page, drawn):
             continue
-        view = describe_night(report, outcome, asked=asked, live=since, status=statuses.get(report.night, ""))
-        workspace.journal.write(report, {PAGE: render_page(_redact_view(workspace, view), options=options).encode()})
+        outcome = load_outcome(workspace, report.night)
+        if outcome is None and page.exists():
+            continue
+        view = _redact_view(workspace, describe_night(report, outcome, asked=asked, live=since, status=status))
+        workspace.journal.write(report, {PAGE: render_page(view, options=options, drawn=drawn).encode()})
     pages = frozenset(report.night for report in reports if (get_night_folder(project, report.night) / PAGE).exists())
     history = describe_history(
         project,
@@ -114,6 +121,19 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
     index = make_own_folder(workspace.project) / INDEX
     write_atomic(index, render_index(_redact_view(workspace, history), options=options).encode(), durable=False)
     return get_night_folder(project, wanted) / PAGE if wanted else index
+
+
+def _name_state(report: NightReport, status: str, since: Mapping[str, str]) -> str:
+    """Return a name for everything that a night's page shows and that can change later."""
+    live = [since.get(applied.edit.id, "") for applied in (*report.applied_edits, *report.held_edits)]
+    return hashlib.sha256(msgspec.json.encode((__version__, report.updated_at, status, live))).hexdigest()[:16]
+
+
+def _is_drawn(page: Path, state: str) -> bool:
+    """Tell whether the page is there and shows that state."""
+    with contextlib.suppress(OSError), page.open(encoding="utf-8", errors="replace") as file:
+        return f'content="{state}"' in file.read(HEAD_CHARACTERS)
+    return False
 
 
 def load_view(workspace: Workspace, report: NightReport) -> NightView:
@@ -150,9 +170,9 @@ def _list_statuses(workspace: Workspace) -> dict[str, str]:
     }
 
 
-def _list_asked(sessions: Collection[Session]) -> tuple[Asked, ...]:
+def _list_asked(sessions: Sequence[Session]) -> tuple[Asked, ...]:
     """Return the requests that recur over sessions, the most frequent first."""
-    from skillopt_sleep.mining.insights import find_insights
+    from skillopt_sleep.mining.insights import find_recurring_requests
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.reports.rows import name_day
     from skillopt_sleep.reports.view import Asked
@@ -163,7 +183,7 @@ def _list_asked(sessions: Collection[Session]) -> tuple[Asked, ...]:
             sessions=found.sessions,
             since=name_day(min(sighting.day for sighting in found.sightings)),
         )
-        for found in find_insights(tuple(sessions), ()).asked[:MOST_ASKED]
+        for found in find_recurring_requests(sessions)[:MOST_ASKED]
     )
 
 

@@ -110,6 +110,21 @@ def test_page_that_was_deleted_is_written_again(night, monkeypatch, capsys):
     assert path.read_text().split("<main>")[1].count("place") == before.decode().split("<main>")[1].count("place")
 
 
+def test_page_that_shows_what_it_would_show_is_not_drawn_again(night):
+    """Neither its answers nor its template are read for it."""
+    person, report = night
+    workspace = person.workspace()
+    path = get_night_folder(str(person.project), report.night) / PAGE
+    write_pages(workspace)
+    before = path.stat().st_mtime_ns
+    write_pages(workspace, report.night)
+    assert path.stat().st_mtime_ns == before
+    path.write_text(path.read_text().replace('<meta name="drawn" content="', '<meta name="drawn" content="x'))
+    changed = path.stat().st_mtime_ns
+    write_pages(workspace)
+    assert path.stat().st_mtime_ns > changed
+
+
 def test_page_is_not_made_poorer(night):
     """Where the answers are not kept any more, the page that shows them stays."""
     person, report = night
