@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model import Json
 from skillopt_sleep.night.report import SCHEMA_VERSION, HoldoutRow, NightReport
 from skillopt_sleep.reports.formatting import (
@@ -163,20 +162,6 @@ def _grade(row: HoldoutRow) -> str:
 def render_diagnostics(report: NightReport) -> bytes:
     """Return the file: indented JSON, keys in the order of ``NightReport``."""
     return msgspec.json.format(to_json(report), indent=2) + b"\n"
-
-
-def parse_diagnostics(data: bytes, *, path: str) -> NightReport:
-    """Read a report back; ``path`` is named in errors.
-
-    Raises ``DiskError``, also for a file that a newer version of this program wrote.
-    """
-    try:
-        report = msgspec.json.decode(data, type=NightReport)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DiskError(f"{path} is not a diagnostics.json: {error}") from error
-    if report.schema_version != SCHEMA_VERSION:
-        raise DiskError(f"{path} has schema_version {report.schema_version}, this program reads {SCHEMA_VERSION}")
-    return report
 
 
 def render_evidence(rows: Iterable[EvidenceRow]) -> bytes:

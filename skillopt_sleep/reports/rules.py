@@ -16,7 +16,7 @@ from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditStatus
 from skillopt_sleep.model.lexicon import is_standing_wish
 from skillopt_sleep.night.report import NightReport, PendingReport
-from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain
+from skillopt_sleep.reports.formatting import DOCUMENTS, WORDS, number, plain
 from skillopt_sleep.reports.measurements import chance, describe_pending, describe_trial
 from skillopt_sleep.reports.rows import (
     OPERATIONS,
@@ -47,21 +47,6 @@ class State(enum.StrEnum):
     WAITING = "waiting"
     HELD = "held back"
     DROPPED = "dropped"
-
-
-GROUPS = {
-    State.PROVEN: ("Proven", "by replaying requests of yours that the rule was not written from"),
-    State.UNTESTED: ("Not tested", "testing is switched off; read them before you adopt them"),
-    State.PROMISING: ("Promising", "not proven yet, and tried further; yours to adopt by hand"),
-    State.SAID: (
-        "You said so",
-        "your own standing wish; it worked where you said it and is not proven; only your word adopts it",
-    ),
-    State.WAITING: ("Waiting", "more nights will decide; the closest to a decision is tried first"),
-    State.HELD: ("Held back", "never applied unless you name it"),
-    State.DROPPED: ("Dropped", "tried, and it did not help; it is not proposed again"),
-}
-"""The title of each group of rules, and what is said beside it."""
 
 
 class Quote(Struct, frozen=True, kw_only=True):
@@ -159,8 +144,9 @@ def list_groups(
         rules[state] += [_add_tally(view, pending, report) for view in views or _describe_unseen(pending, state)]
     for state, edits in ((State.HELD, list_held_back(report)), (State.DROPPED, report.rejected_edits)):
         rules[state] += [_describe_rule(applied, state, report, places, live) for applied in edits]
-    for state, (title, note) in GROUPS.items():
+    for state in State:
         if rules[state]:
+            title, note = WORDS["groups"][state]
             yield Group(state=state, title=title, note=note, rules=tuple(rules[state][:MOST]))
 
 

@@ -16,7 +16,7 @@ from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.pending import SAID
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport, SealedTest
 from skillopt_sleep.reports.blocks import Cell, Facts, Line, Page, Part, Section, Table, Tone, count_rest
-from skillopt_sleep.reports.formatting import money, number, plain, total_spend
+from skillopt_sleep.reports.formatting import WORDS, money, number, plain, total_spend
 from skillopt_sleep.reports.headline import TONES, Ending, summarize_night
 from skillopt_sleep.reports.measurements import (
     describe_account,
@@ -25,7 +25,7 @@ from skillopt_sleep.reports.measurements import (
     describe_shortfall,
 )
 from skillopt_sleep.reports.rows import without_bullet
-from skillopt_sleep.scheduling.due import Attempt, DaemonState, Outlook, Schedule, Waker
+from skillopt_sleep.scheduling.due import Attempt, DaemonState, Outlook, Schedule
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -77,33 +77,6 @@ NIGHTS, PENDING = 5, 3
 
 SEALED = 3
 """Sealed tests shown, the latest."""
-
-FIRST_STEPS = (
-    ("skillopt-sleep insights", "shows in seconds what your sessions tell; no model call"),
-    ("skillopt-sleep doctor", "shows what a night would do and cost; spends nothing"),
-    ("skillopt-sleep run", "runs a night"),
-)
-
-WAKERS = {
-    Waker.SYSTEMD: "a systemd user timer",
-    Waker.LAUNCHD: "launchd",
-    Waker.TASKSCHEDULER: "the Task Scheduler",
-    Waker.CRON: "cron",
-    Waker.DAEMON: "`skillopt-sleep daemon`, which you keep running",
-}
-
-EXIT_CODES = {
-    0: "normally",
-    1: "with an error in this program (exit 1)",
-    2: "because a flag, file or setting was wrong (exit 2)",
-    3: "waiting for answers (exit 3)",
-    4: "because the backend could not be used (exit 4)",
-    5: "with too little measured (exit 5)",
-    6: "because another night was running (exit 6)",
-    7: "because our own files could not be read or written (exit 7)",
-    8: "refused (exit 8)",
-}
-"""What the exit code of a scheduled night means."""
 
 SIGNAL_CODES = frozenset({129, 130, 143})
 """Exit codes of a night that a signal ended: hang-up, Ctrl-C, SIGTERM."""
@@ -161,7 +134,7 @@ def _list_waiting(status: Status) -> Iterator[Facts | Cell]:
     """Yield what waits for the user, and what waits for the next night."""
     if not status.nights:
         yield "No night yet. Begin with:"
-        yield Facts(FIRST_STEPS)
+        yield Facts([*WORDS["first steps"].items()])
     for night in map(plain, status.proposals[:1]):
         yield Line("A change waits for you:", Tone.GOOD)
         yield Facts(
@@ -217,7 +190,7 @@ def describe_installed(schedule: Schedule, data_dir: Path) -> Page:
     shared = schedule.shared_caps
     later = f", or up to {number(schedule.jitter, 'minute')} later" if schedule.jitter else ""
     lines = (
-        f"Every night at {schedule.at}{later}, started by {WAKERS[schedule.using]}:",
+        f"Every night at {schedule.at}{later}, started by {WORDS['wakers'][schedule.using]}:",
         *(f"  {plain(entry.project)}  {plain(shlex.join(entry.arguments))}".rstrip() for entry in schedule.projects),
         f"From noon to noon, at most {shared.calls:,} calls, {shared.tokens:,} tokens, {shared.usd:.2f} USD together.",
         f"{'Also' if schedule.on_battery else 'Not'} on battery. Data folder: {plain(str(data_dir))}.",
@@ -244,7 +217,8 @@ def describe_schedule(outlook: Outlook) -> Iterator[str]:
         yield f"CLOCK: {outlook.clock}."
     if outlook.problem:
         yield f"NOT RUNNING: {plain(outlook.problem)}."
-    yield f"Every night at {outlook.at}, started by {WAKERS[outlook.using]}. {_last(outlook.last)}{_next(outlook)}"
+    by = WORDS["wakers"][outlook.using]
+    yield f"Every night at {outlook.at}, started by {by}. {_last(outlook.last)}{_next(outlook)}"
     if outlook.daemon is not None:
         yield _daemon(outlook.daemon)
     yield from (f"FAILED elsewhere: {plain(failure)}" for failure in outlook.failures)
@@ -258,7 +232,12 @@ def _last(attempt: Attempt | None) -> str:
         return f"{began}, not ended yet."
     if attempt.code < 0 or attempt.code in SIGNAL_CODES:
         return f"{began}, interrupted {_moment(attempt.ended_at)}; the next run continues it."
-    return f"{began}, ended {_moment(attempt.ended_at)} {EXIT_CODES.get(attempt.code, f'with exit {attempt.code}')}."
+    return f"{began}, ended {_moment(attempt.ended_at)} {describe_exit(attempt.code)}."
+
+
+def describe_exit(code: int) -> str:
+    """Return how a scheduled night ended, from its exit code."""
+    return str(WORDS["exit codes"].get(str(code), f"with exit {code}"))
 
 
 def _next(outlook: Outlook) -> str:

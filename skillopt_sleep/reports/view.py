@@ -58,14 +58,6 @@ MISSING_FOLDER = "no such folder"
 EXAMPLES = 2
 """Examples named for each reason why something was left out."""
 
-LOADS = {
-    Loading.LOADED: "Your agent loads it.",
-    Loading.NOT_OPENED: "Your agent lists it but did not open it, so the rules would not reach it.",
-    Loading.NOT_LOADED: "Your agent does not load it, so the rules would not reach it.",
-    Loading.NOT_CHECKED: "Whether your agent loads it was not checked.",
-}
-"""Whether the agent loads a proposal."""
-
 
 class Asked(Struct, frozen=True, kw_only=True):
     """A request that the person makes again and again."""
@@ -153,7 +145,7 @@ def describe_night(
         title=headline.title[0].upper() + headline.title[1:],
         said=_summarize(headline, groups),
         text=plain(headline.text),
-        loads=LOADS[replay.loading] if report.proposal else "",
+        loads=WORDS["loading"][replay.loading] if report.proposal else "",
         is_loaded=replay.loading is Loading.LOADED,
         not_loaded=replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED},
         loads_why=sentence("; ".join(filter(None, (replay.why, replay.confirmation.in_words)))),

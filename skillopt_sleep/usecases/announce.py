@@ -30,7 +30,7 @@ from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.night.report import NightState
 from skillopt_sleep.reports.headline import summarize_night
-from skillopt_sleep.reports.status import EXIT_CODES, Failure
+from skillopt_sleep.reports.status import Failure, describe_exit
 from skillopt_sleep.scheduling.attend import BUSY
 from skillopt_sleep.scheduling.due import (
     INTERRUPTED_CODES,
@@ -118,7 +118,7 @@ def explain_failure(workspace: Workspace, error: BaseException) -> str:
 def _describe_start(attempt: Attempt, log: str) -> Failure:
     """Describe a scheduled start that left no report of its own, or was killed."""
     code = attempt.code or 0
-    why = attempt.why or f"it ended {EXIT_CODES.get(code, f'with exit {code}')}"
+    why = attempt.why or f"it ended {describe_exit(code)}"
     now = "The log has the details; `skillopt-sleep doctor` checks the rest."
     if not Path(attempt.project).is_dir():
         why = f"the project folder {attempt.project} is gone"
