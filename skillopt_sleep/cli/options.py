@@ -119,6 +119,10 @@ run_options = _combine(
     click.option("--max-tokens", type=int, help="Cap on tokens."),
     click.option("--max-usd", type=float, help="Cap on dollars."),
     click.option("--max-minutes", type=float, help="Cap on minutes."),
+    click.option(
+        "--engine", help="Where attempts are made: local, or ray for the nodes of a cluster.  [default: local]"
+    ),
+    click.option("--ray-address", help="Address of the Ray cluster; without it, Ray is started on this machine."),
 )
 """Options of ``train`` and ``eval``."""
 

@@ -50,8 +50,8 @@ RETRY_ROOM = 1.25
 MIN_RETRIES = 16
 """Calls above those planned that the default cap allows at least, so that a failing service shows its own error."""
 ROLES = ("target_backend", "target_model", "optimizer_backend", "optimizer_model")
-EVAL_FIELDS = ("workers", "seed", "rollouts_k", *CAPS)
-FIELDS = ("out_root", "workers", "seed", "num_epochs", *CAPS)
+EVAL_FIELDS = ("workers", "seed", "rollouts_k", "engine", "ray_address", *CAPS)
+FIELDS = ("out_root", "workers", "seed", "num_epochs", "engine", "ray_address", *CAPS)
 
 
 @click.command("train")

@@ -5,6 +5,7 @@ A training run has a ledger of its own, in a folder with its files and the resul
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -155,6 +156,22 @@ class TrainingFolder:
         if not path.parent.is_dir():
             make_folders(path.parent, within=self.folder, mode=0o700)
         write_atomic(path, data, durable=durable)
+
+    def empty_folder(self, name: str) -> str:
+        """Create a folder of unfinished work, without what an interrupted process left in it.
+
+        Environments pick up files of their own that they find, and these might hold scores of lost calls.
+        """
+        path = self.folder / name
+        try:
+            if path.is_symlink() or path.is_file():
+                path.unlink()
+            elif path.exists():
+                shutil.rmtree(path)
+            path.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise DiskError(f"cannot empty {path}: {error.strerror or error}") from error
+        return str(path)
 
     def kept(self, name: str) -> bytes | None:
         """Return the result of work that was finished before, None when it was not."""

@@ -158,6 +158,7 @@ CHOICES = {
     "slow_update_gate": ("gate", "force"),
     "skill_update_mode": ("patch", "rewrite_from_suggestions", "full_rewrite_minibatch"),
     "skill_aware_appendix_source": ("both", "failure_only"),
+    "engine": ("local", "ray"),
 }
 MINIMUM = {
     "num_epochs": 1,
@@ -268,6 +269,10 @@ class SkillOptConfig(metaclass=_Named):
     use_meta_skill: bool = True
     use_aggregate: bool = True
     eval_current_on_test: bool = False
+    engine: str = "local"
+    """local (threads of this process) or ray (the nodes of a cluster roll out and judge)."""
+    ray_address: str = ""
+    """The cluster's address, such as auto or ray://host:10001; "" starts Ray on this machine."""
     max_skill_chars: int = 20_000
     max_calls: int | None = None
     max_tokens: int | None = None
@@ -350,7 +355,7 @@ def _check_number(name: str, value: object, *, whole: bool) -> None:
 
 
 def _check_text(name: str, value: object) -> None:
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not (value.strip() or name == "ray_address"):
         raise ConfigError(f"{name} is {value!r:.60}, must be a text that is not empty")
     if name in CHOICES and value not in CHOICES[name]:
         raise ConfigError(

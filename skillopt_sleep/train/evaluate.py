@@ -43,6 +43,9 @@ class Evaluation:
     workers: int = 8
     seed: int = 42
     caps: Caps = field(default_factory=Caps)
+    engine: str = "local"
+    """local or ray; see ``SkillOptConfig``."""
+    ray_address: str = ""
     extras: Mapping[str, Any] = field(default_factory=dict)
     progress: Progress | None = None
     redactor: Redactor | None = None
@@ -142,7 +145,12 @@ def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
 
 def _make_config(evaluation: Evaluation, out_root: str) -> SkillOptConfig:
     return SkillOptConfig(
-        out_root=out_root, workers=evaluation.workers, seed=evaluation.seed, extras=dict(evaluation.extras)
+        out_root=out_root,
+        workers=evaluation.workers,
+        seed=evaluation.seed,
+        engine=evaluation.engine,
+        ray_address=evaluation.ray_address,
+        extras=dict(evaluation.extras),
     )
 
 

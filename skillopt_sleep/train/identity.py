@@ -30,6 +30,8 @@ PLAIN = (str, int, float, bool, type(None))
 FREE = frozenset(
     {
         "workers",
+        "engine",
+        "ray_address",
         "out_root",
         "save_every_step",
         "verbose",

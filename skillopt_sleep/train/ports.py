@@ -6,11 +6,15 @@ An environment says what the items are and how an attempt at one is scored; the 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from skillopt_sleep.model.ports import Progress
+from skillopt_sleep.model.ports import Backend, Progress
 from skillopt_sleep.train.patches import RawPatch
 from skillopt_sleep.train.results import RolloutResult
+
+if TYPE_CHECKING:
+    from skillopt_sleep.train.clients import AskClient
 
 Item = dict[str, Any]
 """One row of a split: a dict with a unique ``id``; only the environment knows the other fields."""
@@ -114,6 +118,24 @@ class BatchEnv(Protocol):
         edit_budget: int,
     ) -> list[RawPatch] | None:
         """Return what the environment's own analysts propose; None lets the trainer's analysts reflect."""
+
+
+Begin: TypeAlias = "Callable[[], Mapping[str, AskClient]]"
+"""Returns the clients of a new attempt, by role."""
+
+
+class Engine(Protocol):
+    """Where attempts at items are made. Safe to call from several threads at once."""
+
+    def place(self, backend: Backend) -> Backend:
+        """Return the backend that makes the calls of ``backend`` where this engine wants them made."""
+
+    def roll_out(self, item: Item, skill: str, begin: Begin) -> RolloutResult:
+        """Attempt an item under a skill, as ``environments.roll_out`` does, and raise what it raises.
+
+        Each call of ``begin`` returns clients for an attempt from its beginning, so that one made again asks for
+        the same samples. Raises ``BackendUnusable`` if nothing can attempt it.
+        """
 
 
 class TrainProgress(Progress, Protocol):

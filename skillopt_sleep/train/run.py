@@ -7,7 +7,6 @@ its folder are for people. A rollout that was finished before is read back, not 
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,9 +31,10 @@ from skillopt_sleep.optimizer.step import StepProposal
 from skillopt_sleep.storage.ledger import TrainingFolder
 from skillopt_sleep.train.clients import AskClient, TurnClient
 from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.environments import roll_out, set_up
+from skillopt_sleep.train.engine import open_engine
+from skillopt_sleep.train.environments import set_up
 from skillopt_sleep.train.patches import Patch, make_patch, make_raw_patch
-from skillopt_sleep.train.ports import BatchEnv, Item, SkillEnv, TrainProgress
+from skillopt_sleep.train.ports import BatchEnv, Engine, Item, SkillEnv, TrainProgress
 from skillopt_sleep.train.results import (
     RolloutResult,
     Scored,
@@ -214,6 +214,7 @@ class Run:
     turn: TurnClient
     """The target's client for an environment that rolls out batches."""
     parallel: Parallel
+    engine: Engine
     store: TrainingFolder
     artefacts: Artefacts
     items: dict[str, list[Item]] = field(default_factory=dict)
@@ -267,19 +268,24 @@ class Run:
 
     def roll_one(self, item: Item, skill: str, draw: Draw) -> RolloutResult:
         """Attempt one item; see ``roll``."""
-        client = self.target.for_rollout(phase=draw.phase, sample=draw.number)
+        clients: list[AskClient] = []
+
+        def begin() -> Mapping[str, AskClient]:
+            clients.append(self.target.for_rollout(phase=draw.phase, sample=draw.number))
+            return {"target": clients[-1], "optimizer": cast("AskClient", self.optimizer.ask)}
+
         try:
-            result = roll_out(self.env, item, skill, client)
+            result = self.engine.roll_out(item, skill, begin)
         except TransientBackend as error:
             return make_unmeasured(item, error)
         except UsageError:
-            if client.lost is None:  # otherwise it may be how the environment handled the loss
+            if not clients or clients[-1].lost is None:  # otherwise it may be how the environment handled the loss
                 raise
-        if client.lost is None:
+        if (lost := clients[-1].lost) is None:
             return result
-        if not isinstance(client.lost, TransientBackend):
-            raise client.lost
-        return make_unmeasured(item, client.lost)
+        if not isinstance(lost, TransientBackend):
+            raise lost
+        return make_unmeasured(item, lost)
 
     def is_batched(self) -> bool:
         """Tell whether the environment rolls out whole batches."""
@@ -300,7 +306,7 @@ class Run:
 
         Their earlier answers are in the ledger, so nothing is paid twice.
         """
-        folder = self._empty_folder(draw.folder)
+        folder = self.store.empty_folder(draw.folder)
         self.turn.begin(phase=draw.phase, sample=draw.number)
         try:
             with report_mistakes(f"rollout_batch of the environment {self.env.name!r}"):
@@ -322,22 +328,6 @@ class Run:
         place = {name: number for number, name in enumerate(types)}
         both = [*results, *self._roll_batch(left, skill, draw)]
         return sorted(both, key=lambda result: place.get(result.id, len(place)))
-
-    def _empty_folder(self, name: str) -> str:
-        """Create the folder of an unfinished draw, without what an interrupted process left in it.
-
-        Environments pick up files of their own that they find, and these might hold scores of lost calls.
-        """
-        path = self.store.folder / name
-        try:
-            if path.is_symlink() or path.is_file():
-                path.unlink()
-            elif path.exists():
-                shutil.rmtree(path)
-            path.mkdir(mode=0o700, parents=True)
-        except OSError as error:
-            raise DiskError(f"cannot empty {path}: {error.strerror or error}") from error
-        return str(path)
 
 
 @contextmanager
@@ -365,25 +355,29 @@ def open_run(
             backend.close()
 
     pool = Pool(config.workers, on_interrupt=close, progress=progress)
-    asks = chain(backends, store.ledger, clock, caps=caps, workers=config.workers, progress=progress, redactor=redactor)
-    optimizer = AskClient(ask=asks[Role.OPTIMIZER], max_completion_tokens=optimizer_limit)
-    target = AskClient(ask=asks[Role.TARGET])
-    turn = TurnClient(target)
-    set_up(env, config.to_dict(), optimizer, turn)
-    try:
-        yield Run(
-            config=config,
-            env=env,
-            optimizer=Optimizer(ask=optimizer, parallel=pool, wording=wording or {}),
-            target=target,
-            turn=turn,
-            parallel=pool,
-            store=store,
-            artefacts=Artefacts(store, config),
-        )
-    except BudgetSpent:
-        store.new_allowance()
-        raise
+    with open_engine(config, env) as engine:
+        placed = {role: engine.place(backend) for role, backend in backends.items()}
+        limits: dict[str, Any] = {"caps": caps, "workers": config.workers, "progress": progress, "redactor": redactor}
+        asks = chain(placed, store.ledger, clock, **limits)
+        optimizer = AskClient(ask=asks[Role.OPTIMIZER], max_completion_tokens=optimizer_limit)
+        target = AskClient(ask=asks[Role.TARGET])
+        turn = TurnClient(target)
+        set_up(env, config.to_dict(), optimizer, turn)
+        try:
+            yield Run(
+                config=config,
+                env=env,
+                optimizer=Optimizer(ask=optimizer, parallel=pool, wording=wording or {}),
+                target=target,
+                turn=turn,
+                parallel=pool,
+                engine=engine,
+                store=store,
+                artefacts=Artefacts(store, config),
+            )
+        except BudgetSpent:
+            store.new_allowance()
+            raise
 
 
 def _decode_results(data: bytes) -> list[RolloutResult]:

@@ -190,6 +190,8 @@ def build_evaluation(
         rollouts_k=config.rollouts_k,
         workers=config.workers,
         seed=config.seed,
+        engine=config.engine,
+        ray_address=config.ray_address,
         caps=config.caps,
         extras=config.extras,
         progress=progress,

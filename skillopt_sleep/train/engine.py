@@ -1,0 +1,355 @@
+"""Where attempts at items are made: in this process, or on the nodes of a Ray cluster.
+
+On a cluster each node has a worker with a copy of the environment. It rolls out and judges; whenever the environment
+asks a model, the question travels to the driver (this process), where the run's chain of calls answers it. So ledger,
+caps, retries and the limit on calls in flight are those of a run on one machine, and keys never leave the driver. If a
+node dies, its attempts are made again on another one, and what they had asked before is answered from the ledger.
+
+Only the command lines of agents run on the nodes, because each call is a process of several hundred megabytes: they use
+the login of the node they run on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copyreg
+import dataclasses
+import importlib
+import itertools
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, cast
+
+from skillopt_sleep.errors import BackendUnusable, SleepError, UsageError
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Health, Prompt, Reply
+from skillopt_sleep.model.ports import Backend, RunsLocally
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.registry import Kind, build, option_names
+from skillopt_sleep.settings import environment
+from skillopt_sleep.train.clients import AskClient, TurnClient
+from skillopt_sleep.train.config import SkillOptConfig
+from skillopt_sleep.train.environments import roll_out
+from skillopt_sleep.train.ports import Begin, Engine, Item, SkillEnv
+from skillopt_sleep.train.results import RolloutResult
+
+TRIES = 8
+"""How often an attempt is made on nodes that die before it is given up."""
+PAUSE = 0.5
+"""Seconds before an attempt is made again; each later pause is as much longer."""
+BROKER_CALLS = 100_000
+"""The most questions and polls that wait in the broker at once: far more than attempts are made."""
+
+_ATTEMPT: ContextVar[tuple[Any, str]] = ContextVar("attempt")
+"""On a node: the broker, and the name of the attempt that this thread makes."""
+
+
+class Threads:
+    """``ports.Engine`` in this process; the threads are those of the caller."""
+
+    def __init__(self, env: SkillEnv) -> None:
+        self._env = env
+
+    def place(self, backend: Backend) -> Backend:
+        """Return the backend itself: its calls are made here."""
+        return backend
+
+    def roll_out(self, item: Item, skill: str, begin: Begin) -> RolloutResult:
+        """Attempt an item; see ``ports.Engine``."""
+        return roll_out(self._env, item, skill, begin()["target"])
+
+
+@contextmanager
+def open_engine(config: SkillOptConfig, env: SkillEnv) -> Iterator[Engine]:
+    """Yield the engine that the config names; its workers end with the context.
+
+    Raises ``UsageError`` if Ray is not installed or the cluster does not answer.
+    """
+    if config.engine == "local":
+        yield Threads(env)
+        return
+    ray = connect_to_ray(config.ray_address)
+    cluster = Cluster(ray, env, config.workers)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def connect_to_ray(address: str = "") -> Any:  # noqa: ANN401  a module that need not be installed
+    """Return the module ``ray``, connected to the cluster at an address, or to one on this machine.
+
+    Raises ``UsageError`` if Ray is not installed or the cluster does not answer.
+    """
+    try:
+        ray = importlib.import_module("ray")
+    except ImportError as error:
+        raise UsageError("Ray is not installed: pip install 'skillopt-sleep[ray]'") from error
+    if not ray.is_initialized():
+        try:
+            ray.init(address=address or None, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise UsageError(
+                f"no Ray cluster answers at {address or 'this machine'}: {excerpt(str(error), 160)}; start one with"
+                " `ray start --head`, or name its --ray-address"
+            ) from error
+    return ray
+
+
+class Cluster:
+    """``ports.Engine`` over the nodes that a Ray cluster has when the first attempt is made."""
+
+    def __init__(self, ray: Any, env: SkillEnv, workers: int) -> None:  # noqa: ANN401  see above
+        self._ray, self._env, self._workers = ray, env, workers
+        self._turn = itertools.count()
+        self._actors: list[Any] = []
+        self._broker: Any = None
+        self._copy: Any = None
+        self._lock = threading.Lock()
+
+    def place(self, backend: Backend) -> Backend:
+        """Return the backend, or for the command line of an agent one whose calls are made on the nodes."""
+        if not isinstance(backend, RunsLocally):
+            return backend
+        return cast("Backend", _OnNodes(backend=cast("Backend", backend), run=self._run_anywhere))
+
+    def roll_out(self, item: Item, skill: str, begin: Begin) -> RolloutResult:
+        """Attempt an item on a node, on another one if that dies; see ``ports.Engine``."""
+
+        def attempt(actor: Any) -> RolloutResult:  # noqa: ANN401
+            name, clients = uuid.uuid4().hex, begin()
+            done = actor.attempt.remote(name, item, skill)
+            try:
+                self._answer(name, clients, done)
+                return cast("RolloutResult", _unpack(self._ray.get(done)))
+            finally:
+                self._broker.end.remote(name)
+
+        return cast("RolloutResult", self._try_nodes(attempt))
+
+    def close(self) -> None:
+        """End the workers; a cluster that was started for this run ends with the process."""
+        for actor in [*self._actors, *([self._broker] if self._broker else [])]:
+            self._ray.kill(actor)
+
+    def _answer(self, name: str, clients: Mapping[str, AskClient], done: Any) -> None:  # noqa: ANN401
+        """Answer the questions of an attempt until it is done."""
+        asked = self._broker.next.remote(name)
+        while True:
+            ready, _ = self._ray.wait([done, asked], num_returns=1)
+            if done in ready:
+                return
+            number, role, given = self._ray.get(asked)
+            asks = clients[role]
+            try:
+                answer: Any = asks(given.pop("prompt"), **given) if "prompt" in given else asks.chat(**given)
+            except SleepError as error:
+                answer = _pack(error)
+            self._broker.answer.remote(number, answer)
+            asked = self._broker.next.remote(name)
+
+    def _try_nodes(self, work: Callable[[Any], object]) -> object:
+        """Do a piece of work on the next node, and on others if nodes die. Raises ``BackendUnusable``."""
+        self._start()
+        last: Exception | None = None
+        for number in range(TRIES):
+            try:
+                return work(self._actors[next(self._turn) % len(self._actors)])
+            except self._ray.exceptions.RayError as error:
+                last = error
+                time.sleep(PAUSE * (number + 1))
+        raise BackendUnusable(
+            f"{TRIES} tries on the Ray cluster failed ({type(last).__name__}: {excerpt(str(last), 200)}); what is paid"
+            " for is kept: run again when its nodes are back"
+        ) from last
+
+    def _run_anywhere(self, name: str, options: dict[str, Json], prompt: Prompt) -> Reply:
+        """Let a node ask its own copy of a backend."""
+        return cast(
+            "Reply", self._try_nodes(lambda actor: _unpack(self._ray.get(actor.complete.remote(name, options, prompt))))
+        )
+
+    def _start(self) -> None:
+        """Start a worker on each node, and the broker on this one."""
+        with self._lock:
+            if self._actors:
+                return
+            ray = self._ray
+            affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+            here = affinity(ray.get_runtime_context().get_node_id(), soft=False)
+            self._broker = (
+                ray.remote(_Broker).options(num_cpus=0, max_concurrency=BROKER_CALLS, scheduling_strategy=here).remote()
+            )
+            self._copy = ray.put(_copy_env(ray, self._env))  # held here, so that restarted workers find it
+            nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+            self._actors = [
+                ray.remote(_Worker)
+                .options(
+                    num_cpus=0,
+                    max_restarts=-1,
+                    max_concurrency=self._workers,
+                    scheduling_strategy=affinity(node, soft=True),
+                )
+                .remote(self._copy, self._broker)
+                for node in nodes
+            ]
+
+
+class _Broker:
+    """Carries questions from the nodes to the driver and answers back; an actor beside the driver."""
+
+    def __init__(self) -> None:
+        self._questions: dict[str, asyncio.Queue[tuple[int, str, dict[str, Any]] | None]] = {}
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._numbers = itertools.count()
+
+    async def ask(self, name: str, role: str, given: dict[str, Any]) -> Any:  # noqa: ANN401
+        """Pass a question of an attempt on to the driver, and return its answer."""
+        number = next(self._numbers)
+        future = self._answers[number] = asyncio.get_running_loop().create_future()
+        self._questions.setdefault(name, asyncio.Queue()).put_nowait((number, role, given))
+        return await future
+
+    async def next(self, name: str) -> tuple[int, str, dict[str, Any]] | None:
+        """Return the next question of an attempt; None once it has ended."""
+        return await self._questions.setdefault(name, asyncio.Queue()).get()
+
+    async def answer(self, number: int, answer: Any) -> None:  # noqa: ANN401
+        """Give the answer to a question."""
+        self._answers.pop(number).set_result(answer)
+
+    async def end(self, name: str) -> None:
+        """Forget an attempt, whose last poll is still waiting."""
+        self._questions.setdefault(name, asyncio.Queue()).put_nowait(None)
+        await asyncio.sleep(0)
+        del self._questions[name]
+
+
+class _Worker:
+    """Attempts items on one node, with its own copy of the environment."""
+
+    def __init__(self, env: bytes, broker: Any) -> None:  # noqa: ANN401
+        self._env: SkillEnv = importlib.import_module("ray").cloudpickle.loads(env)
+        self._broker = broker
+        self._backends: dict[str, Backend] = {}
+
+    def attempt(self, name: str, item: Item, skill: str) -> Any:  # noqa: ANN401
+        """Attempt an item; an error that the driver should handle is returned."""
+        token = _ATTEMPT.set((self._broker, name))
+        try:
+            return roll_out(self._env, item, skill, RemoteClient("target", "", (self._broker, name)))
+        except SleepError as error:
+            return _pack(error)
+        finally:
+            _ATTEMPT.reset(token)
+
+    def complete(self, name: str, options: dict[str, Json], prompt: Prompt) -> Any:  # noqa: ANN401
+        """Ask the backend of that name, which is made here once, with this node's own environment variables."""
+        try:
+            backend = self._backends.get(name) or cast("Backend", build(Kind.BACKEND, name, options, env=environment()))
+            return self._backends.setdefault(name, backend).complete(prompt)
+        except SleepError as error:
+            return _pack(error)
+
+
+class RemoteClient:
+    """The client of one role on a node: a ``ChatClient`` and an ``Ask`` whose questions the driver answers."""
+
+    def __init__(self, role: str, model: str, attempt: tuple[Any, str] | None = None) -> None:
+        self._role, self.model, self._attempt = role, model, attempt
+
+    def chat(self, **asked: Any) -> tuple[str, dict[str, int]]:  # noqa: ANN401  what ``AskClient.chat`` takes
+        """Ask as ``AskClient.chat`` does."""
+        return cast("tuple[str, dict[str, int]]", self._ask(asked))
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
+        """Ask as ``ports.Ask`` does."""
+        return cast("Reply", self._ask({"prompt": prompt, "phase": phase}))
+
+    def _ask(self, given: dict[str, Any]) -> object:
+        attempt = self._attempt or _ATTEMPT.get(None)
+        if attempt is None:
+            raise UsageError(
+                "on a cluster an environment asks models while it attempts an item, in the thread that attempts it"
+            )
+        broker, name = attempt
+        return _unpack(importlib.import_module("ray").get(broker.ask.remote(name, self._role, given)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _OnNodes:
+    """A ``ports.Backend`` for the command line of an agent, which is started on the nodes."""
+
+    backend: Backend
+    run: Callable[[str, dict[str, Json], Prompt], Reply]
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        """Return what the backend says of itself; not its footprint, as it takes no memory here."""
+        if name == "footprint":
+            raise AttributeError(name)
+        return getattr(self.backend, name)
+
+    def probe(self) -> Health:
+        """Report ready: the nodes' own installations and logins count, and show at the first call."""
+        return Health(ready=True)
+
+    def complete(self, prompt: Prompt) -> Reply:
+        """Answer a prompt on a node. Its options travel there, and none of the environment variables."""
+        options = {name: getattr(self.backend, name) for name in option_names(Kind.BACKEND, self.backend.name)}
+        return self.run(self.backend.name, options, prompt)
+
+    def close(self) -> None:
+        """Do nothing: the workers end with the engine."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Error:
+    """An error on its way between machines; some exceptions cannot be pickled by themselves."""
+
+    kind: type[SleepError]
+    args: tuple[object, ...]
+    state: dict[str, object]
+
+
+def _pack(error: SleepError) -> _Error:
+    return _Error(type(error), error.args, dict(vars(error)))
+
+
+def _unpack(value: object) -> object:
+    """Return a value, or raise the error it stands for."""
+    if not isinstance(value, _Error):
+        return value
+    error = value.kind.__new__(value.kind, *value.args)
+    error.args = value.args
+    vars(error).update(value.state)
+    raise error
+
+
+def _copy_env(ray: Any, env: SkillEnv) -> bytes:  # noqa: ANN401
+    """Return an environment as bytes; the run's clients in it become ``RemoteClient``, so that no key travels.
+
+    The modules of the user's own classes travel along, as no node has them. Raises ``UsageError``.
+    """
+    copyreg.pickle(AskClient, _make_remote)
+    copyreg.pickle(TurnClient, _make_remote)
+    for own in (env, getattr(env, "_env", env)):
+        module = type(own).__module__
+        if not module.startswith("skillopt_sleep.") and module in sys.modules and module != "__main__":
+            ray.cloudpickle.register_pickle_by_value(sys.modules[module])
+    try:
+        return cast("bytes", ray.cloudpickle.dumps(env))
+    except Exception as error:
+        raise UsageError(
+            f"the environment {env.name!r} cannot be sent to other machines ({excerpt(str(error), 160)}); give it a"
+            " __getstate__ without what cannot be copied, or use the engine local"
+        ) from error
+
+
+def _make_remote(client: Any) -> Any:  # noqa: ANN401  what ``copyreg`` asks for
+    """Say how a client is made on a node."""
+    return RemoteClient, (str(getattr(getattr(client, "ask", None), "role", "target")), client.model)

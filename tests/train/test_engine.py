@@ -1,0 +1,108 @@
+"""Attempts made on a Ray cluster: the same results as in threads, and every call made by the driver."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from skillopt_sleep.errors import BudgetSpent, ConfigError, RateLimited, UsageError
+from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
+from skillopt_sleep.train.engine import RemoteClient, _pack, _unpack
+from tests.fakes.school import School, SchoolEnv
+
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+
+
+def test_engine_without_ray_is_one_line(tmp_path, monkeypatch):
+    """What is missing is named with the way to install it, before any call; an unknown engine with the known ones."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    school = School()
+    config = SkillOptConfig(engine="ray", out_root=tmp_path / "run", verbose=False)
+    trainer = SkillOptTrainer(config=config, env=SchoolEnv(), optimizer_client=school, target_client=school)
+    with pytest.raises(UsageError, match=r"pip install 'skillopt-sleep\[ray\]'"):
+        trainer.train()
+    assert not school.calls
+    with pytest.raises(ConfigError, match="engine is 'rays', must be one of local, ray"):
+        SkillOptConfig(engine="rays")
+
+
+def test_errors_travel_whole():
+    """An error keeps its class, message and fields between machines, also one whose class wants more arguments."""
+    for error in (BudgetSpent("no more", cap="calls"), RateLimited("wait", retry_after=3.0)):
+        with pytest.raises(type(error)) as raised:
+            _unpack(pickle.loads(pickle.dumps(_pack(error))))
+        assert (str(raised.value), vars(raised.value)) == (str(error), vars(error))
+
+
+def test_question_outside_of_an_attempt_is_a_mistake():
+    """A thread of the environment's own has no attempt that its question could belong to."""
+    with pytest.raises(UsageError, match="in the thread that attempts it"):
+        RemoteClient("optimizer", "m").chat(system="", user="?")
+
+
+TRAINED_ON_A_CLUSTER = """
+    import json, os, sys
+    import ray
+    from ray.cluster_utils import Cluster
+    from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
+    from tests.fakes.school import School, SchoolEnv
+
+    class PlaceEnv(SchoolEnv):
+        def rollout_one(self, *, item, skill, target_client):
+            result = super().rollout_one(item=item, skill=skill, target_client=target_client)
+            result.extras["process"] = os.getpid()
+            return result
+
+    def on_call(number):
+        if number == 20:
+            cluster.remove_node(second, allow_graceful=False)
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    second = cluster.add_node(num_cpus=1)
+    ray.init(address=cluster.address, log_to_driver=False)
+    school = School(latency=0.02, on_call=on_call)
+    config = SkillOptConfig(out_root=sys.argv[1], engine="ray", workers=4, num_epochs=1, batch_size=6,
+                            minibatch_size=3, verbose=False)
+    summary = SkillOptTrainer(config=config, env=PlaceEnv(), optimizer_client=school, target_client=school,
+                              initial_skill="# Skill").train()
+    rows = json.load(open(sys.argv[1] + "/steps/step_0001/rollout_results.json"))
+    asked = [(call.digest, call.sample) for call in school.calls]
+    print(json.dumps([summary["test_hard"], summary["calls"], len(asked) - len(set(asked)),
+                      os.getpid() in {row["process"] for row in rows}]))
+    ray.shutdown()
+    cluster.shutdown()
+"""
+
+
+@needs_ray
+@pytest.mark.slow
+def test_cluster_that_loses_a_node_trains_the_same_skill(tmp_path):
+    """The result is that of threads, no call is made twice, and no attempt was made in the driver."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(TRAINED_ON_A_CLUSTER))
+    command = f"ip link set lo up && exec {sys.executable} {script} {tmp_path / 'cluster'}"
+    done = subprocess.run(
+        ["unshare", "-n", "bash", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={"PYTHONPATH": ".", "HOME": str(tmp_path), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
+        check=False,
+    )
+    if "unshare failed" in done.stderr:
+        pytest.skip("this machine makes no network namespaces")
+    school = School()
+    config = SkillOptConfig(
+        out_root=tmp_path / "threads", workers=4, num_epochs=1, batch_size=6, minibatch_size=3, verbose=False
+    )
+    trainer = SkillOptTrainer(
+        config=config, env=SchoolEnv(), optimizer_client=school, target_client=school, initial_skill="# Skill"
+    )
+    summary = trainer.train()
+    assert json.loads(done.stdout.splitlines()[-1]) == [summary["test_hard"], summary["calls"], 0, False], done.stderr
