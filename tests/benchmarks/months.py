@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent
-from skillopt_sleep.gate.account import Account, Tried, compute_account
+from skillopt_sleep.gate.account import Account, Trial, Tried, compute_account
 from skillopt_sleep.gate.pairs import PairedPlan, PairRow
 from skillopt_sleep.gate.pending import MOST_WAITING, PendingEdit, choose_for_tonight, drop_if_over
 from skillopt_sleep.gate.rule import PROMISING, Verdict, choose_threshold
@@ -25,7 +26,7 @@ from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.model.rules import count_touched
-from skillopt_sleep.model.task import RubricReference, Split, TaskRecord
+from skillopt_sleep.model.task import RubricReference, Split, TaskRecord, group_of
 from skillopt_sleep.night.pools import Past, SplitPlan
 from skillopt_sleep.night.select_tasks import choose_tasks
 
@@ -171,32 +172,18 @@ class Month:
         )
 
     def _try(self, night: int, lives: Sequence[PendingEdit], val: Sequence[TaskRecord]) -> list[PendingEdit]:
-        names = None if self.bundles else {task.id: task.id for task in val}
         known: dict[tuple[str, int], bool] = {}
-        trials: dict[int, tuple[PendingEdit, RuleTrial[TaskRecord]]] = {}
-        for life in lives:
-            plan = PairedPlan(k=life.k, metric=GateMetric.HARD, mixed_weight=0.5, seed=night, first_sample=night * 1000)
-            rank = {task.id: count_touched(life.words, task) for task in val}
-            trial = RuleTrial(
-                life.fitting(val), plan, before=life.tally, requests=names, rank=lambda task, rank=rank: rank[task.id]
-            )
-            trials[id(trial)] = (life, trial)
+        plan = PairedPlan(k=0, metric=GateMetric.HARD, mixed_weight=0.5, seed=night, first_sample=night * 1000)
 
-        def measure(wave: Sequence[tuple[RuleTrial[TaskRecord], TaskRecord, int]]) -> list[PairRow]:
-            return self._measure(
-                [(self.rules[trials[id(trial)][0].id], task.id, sample) for trial, task, sample in wave], known
-            )
-
-        def decided(_: RuleTrial[TaskRecord]) -> None:
-            known.clear()
+        def measure(wave: Sequence[tuple[PendingEdit, TaskRecord, int]]) -> list[PairRow]:
+            return self._measure([(self.rules[life.id], task.id, sample) for life, task, sample in wave], known)
 
         try:
-            run_rule_trials([trial for _, trial in trials.values()], measure, on_decided=decided)
+            tried = try_lives(lives, val, plan, measure, on_decided=known.clear, bundles=self.bundles)
         except BudgetSpent:
             return list(lives)
         kept = []
-        for life, trial in trials.values():
-            done = trial.conclude(lambda pairs: [])  # losses of accepted rules are not confirmed here
+        for life, done in tried:
             verdict = done.decision.verdict
             if done.decision.pairs:
                 self.tried[life.id] = Tried(id=life.id, night=life.night, k=life.k, verdict=verdict)
@@ -247,6 +234,36 @@ class Month:
     def account(self) -> Account:
         """The account as the report prints it."""
         return compute_account(list(self.tried.values()))
+
+
+def try_lives(
+    lives: Sequence[PendingEdit],
+    val: Sequence[TaskRecord],
+    plan: PairedPlan,
+    measure: Callable[[Sequence[tuple[PendingEdit, TaskRecord, int]]], list[PairRow]],
+    *,
+    on_decided: Callable[[], object] = lambda: None,
+    bundles: bool = False,
+) -> list[tuple[PendingEdit, Trial]]:
+    """Give every life its pairs of a night as ``measure`` has them; losses of accepted rules are not confirmed."""
+    requests = None if bundles else {task.id: group_of(task) for task in val}
+    trials: dict[int, tuple[PendingEdit, RuleTrial[TaskRecord]]] = {}
+    for life in lives:
+        rank = {task.id: count_touched(life.words, task) for task in val}
+        trial = RuleTrial(
+            life.fitting(val),
+            replace(plan, k=life.k),
+            before=life.tally,
+            requests=requests,
+            rank=lambda task, rank=rank: rank[task.id],
+        )
+        trials[id(trial)] = (life, trial)
+    run_rule_trials(
+        [trial for _, trial in trials.values()],
+        lambda wave: measure([(trials[id(trial)][0], task, sample) for trial, task, sample in wave]),
+        on_decided=lambda _: on_decided(),
+    )
+    return [(life, trial.conclude(lambda pairs: [])) for life, trial in trials.values()]
 
 
 def pair(request: str, sample: int, before: bool, after: bool) -> PairRow:

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import Overloaded
-from skillopt_sleep.gate.pending import MOST_WAITING, PendingEdit
+from skillopt_sleep.gate.account import compute_account
+from skillopt_sleep.gate.pending import IDLE_PAIRS, MOST_WAITING, PendingEdit
 from skillopt_sleep.gate.rule import GateMode, Verdict
 from skillopt_sleep.gate.tally import Tally
+from skillopt_sleep.gate.trial import QUIET_PAIRS
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.model.call import Health
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
@@ -513,3 +515,77 @@ def test_rule_outlasts_a_rewritten_file(tmp_path):
     for life in before:
         assert life.id in after or life.id in ended
     assert any(trial.since for trial in report.trials)
+
+
+def test_one_life_in_every_wording_and_on_every_text():
+    """Ten nights, two wordings in turn, a hand edit of the file in every third night: tried once, counted once."""
+    wordings = (USELESS, "Say it all in one single line.")
+    plan = replace(PLAN, preferences=" ".join(wordings))
+    base, before, tried, kept, pairs = BASE, {}, {}, [], 0
+    for number in range(10):
+        if number % 3 == 2:
+            hand_edited = f"- Be brief.\n- Our own line {number}.\n".encode()
+            base = base.with_document(replace(base[DocumentKind.SKILL], content=hand_edited))
+        asked = models(edit(wordings[number % 2]))
+        outcome = night(number, asked, plan=plan, base=base, **before)
+        kept += outcome.list_closed(f"n{number}")
+        before = {"pending": outcome.pending, "closed": tuple(kept)}
+        tried |= {(life.id, life.night): life for life in outcome.list_tried(f"n{number}")}
+        pairs += sum(step.decision.pairs for step in outcome.steps)
+    assert len(tried) == compute_account(list(tried.values())).tried == len(kept) == 1
+    assert IDLE_PAIRS <= pairs < IDLE_PAIRS + QUIET_PAIRS, "after it was given up, nothing more was paid for it"
+
+
+@pytest.mark.slow
+def test_accepted_rule_that_waits_is_neither_paid_nor_counted_again(tmp_path):
+    """Ten nights pass before the person adopts: nothing is spent on it, and the next lesson builds on it."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=12, sessions=False)
+    about = {rule.id: [task for task in person.world.tasks if rule.id in task.rules] for rule in person.world.rules}
+    first, second = (
+        make_sessions(replace(person.world, tasks=tuple(tasks)), seed) for seed, tasks in enumerate(about.values())
+    )
+    person.write(first)
+    workspace, report = sitting_of(person)
+    assert report.accepted
+    (proven,) = report.applied_edits
+    for number in range(10):
+        if number == 5:
+            before = workspace.trials.account(str(person.project))
+            person.write(second)
+        workspace, report = sitting_of(person)
+        tried = {name for trial in report.trials for name in trial.edits}
+        assert proven.edit.id not in tried
+        assert number == 5 or report.spend.calls <= 3, "nothing new costs next to nothing"
+        if number == 5:
+            assert report.accepted
+            texts = [applied.edit.text for applied in report.applied_edits]
+            assert texts[0] == proven.edit.text, "the proposal holds the rule that waits, and the new one on top of it"
+            assert len(texts) == 2
+    assert before.accepted == 1
+    assert workspace.trials.account(str(person.project)).accepted == 2
+    assert workspace.trials.account(str(person.project)).tried == before.tried + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changed", [{"target_model": "other"}, {"gate_metric": "hard"}])
+def test_what_was_learnt_outlasts_a_change_of_how_it_is_measured(tmp_path, changed):
+    """A waiting rule keeps a tally for each way of measuring; coming back continues the first one."""
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16, sessions=False)
+    sessions = list(make_sessions(person.world, 3))
+    tallies = []
+    for settings_ in ({}, changed, {}):
+        person.write([sessions.pop() for _ in range(2)])
+        workspace = person.workspace(simulated={"useless": 1.0}, evolve_memory=False, **settings_)
+        run_night(workspace, plan_night(workspace))
+        tallies.append({life.id: life for life in workspace.trials.pending(str(person.project))})
+    kept, parked, back = tallies
+    (name,) = set(kept) & set(parked) & set(back)
+    assert [place.tally for place in parked[name].parked] == [kept[name].tally]
+    assert back[name].tally.pairs > kept[name].tally.pairs
+    assert parked[name].tally in [place.tally for place in back[name].parked]
+
+
+def sitting_of(person):
+    """One run of hers."""
+    workspace = person.workspace()
+    return workspace, run_night(workspace, plan_night(workspace))
