@@ -60,15 +60,15 @@ columns = re.compile(r"CREATE TABLE(?: IF NOT EXISTS)? (\w+) \((.*?)\)[A-Z, ]*;"
 trees = [ast.parse(path.read_text(encoding="utf-8")) for path in root.rglob("*.py") if "bench" not in path.parts]
 nodes = [node for tree in trees for node in ast.walk(tree)]
 own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-for node in nodes:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        if name.fullmatch(node.value) and node.value not in own:
-            found.append(("environment variable", node.value))
-        for table, body in columns.findall(node.value):
-            for line in body.splitlines():
-                word = line.strip().split(" ")[0].strip(",")
-                if word.isidentifier() and word.islower():
-                    found.append(("database column", f"{table}.{word}"))
+texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+for text in (*texts, *(path.read_text(encoding="utf-8") for path in root.rglob("*.sql"))):
+    if name.fullmatch(text) and text not in own:
+        found.append(("environment variable", text))
+    for table, body in columns.findall(text):
+        for line in body.splitlines():
+            word = line.strip().split(" ")[0].strip(",")
+            if word.isidentifier() and word.islower():
+                found.append(("database column", f"{table}.{word}"))
 
 schema = json.loads((root.parent / "docs" / "diagnostics.schema.json").read_text(encoding="utf-8"))
 

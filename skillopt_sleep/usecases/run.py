@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from skillopt_sleep.gate.noise import AATest
     from skillopt_sleep.model.ports import Ledger, Progress
     from skillopt_sleep.model.task import TaskRecord
-    from skillopt_sleep.night.connection import NightConnection
     from skillopt_sleep.night.forecast import DryRun
     from skillopt_sleep.night.plan import Kit, NightPlan
     from skillopt_sleep.night.report import NightReport
@@ -149,11 +148,32 @@ def run_aa_test(
 def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = None) -> Kit:
     """Return the stores and adapters of a night.
 
-    A night over a task file reads no sessions, so nobody must agree to it.
+    Its connection to both roles raises ``NotAllowed`` when a provider may not be sent the sessions. A night over a task
+    file reads no sessions, so nobody must agree to it.
     """
+    from skillopt_sleep.night.connection import NightConnection
     from skillopt_sleep.night.plan import Kit
+    from skillopt_sleep.usecases.permissions import require_agreement
 
     over_sessions = plan.mining.given is None
+
+    def connect(ledger: Ledger, sessions: Harvested) -> NightConnection:
+        if over_sessions:
+            require_agreement(workspace, [build_backend(workspace, role) for role in Role])
+        return NightConnection(
+            {role: build_backend(workspace, role, sessions=sessions) for role in Role},
+            build_judges(workspace),
+            ledger,
+            workspace.clock,
+            caps=get_night_caps(workspace),
+            day=compute_day_allowance(workspace, ledger),
+            workers=workspace.settings.workers,
+            first_wait=workspace.settings.retry_wait,
+            progress=progress,
+            redactor=workspace.redactor,
+            manner=plan.manner,
+        )
+
     return Kit(
         sources=build_sources(workspace) if over_sessions else (),
         inbox=workspace.inbox,
@@ -162,7 +182,7 @@ def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = 
         trials=workspace.trials,
         staging=workspace.staging,
         journal=workspace.journal,
-        connect=functools.partial(connect, workspace, plan, progress, consent=over_sessions),
+        connect=connect,
         read=functools.partial(read_files, workspace),
         place=workspace.project_scope.place,
         keep_steps=functools.partial(keep_steps, workspace, NIGHT_BYTES),
@@ -170,39 +190,6 @@ def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = 
         proofs=workspace.proofs,
         moment_tokens=workspace.settings.moment_tokens,
         commit_of=functools.partial(find_commit_of_task, workspace),
-    )
-
-
-def connect(
-    workspace: Workspace,
-    plan: NightPlan,
-    progress: Progress | None,
-    ledger: Ledger,
-    sessions: Harvested,
-    *,
-    consent: bool = True,
-) -> NightConnection:
-    """Both roles of a night, ready to be asked.
-
-    With ``consent`` it raises ``NotAllowed`` when a provider may not be sent these sessions.
-    """
-    from skillopt_sleep.night.connection import NightConnection
-    from skillopt_sleep.usecases.permissions import require_agreement
-
-    if consent:
-        require_agreement(workspace, [build_backend(workspace, role) for role in Role])
-    return NightConnection(
-        {role: build_backend(workspace, role, sessions=sessions) for role in Role},
-        build_judges(workspace),
-        ledger,
-        workspace.clock,
-        caps=get_night_caps(workspace),
-        day=compute_day_allowance(workspace, ledger),
-        workers=workspace.settings.workers,
-        first_wait=workspace.settings.retry_wait,
-        progress=progress,
-        redactor=workspace.redactor,
-        manner=plan.manner,
     )
 
 

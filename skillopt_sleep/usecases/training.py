@@ -153,19 +153,6 @@ def open_evaluation(
     workspace: Workspace, recipe: Recipe, request: EvaluationRequest, progress: Progress | None = None
 ) -> Iterator[Evaluation]:
     """Yield the evaluation of a request; its backends are closed when the context is left. Raises ``UsageError``."""
-    evaluation = build_evaluation(workspace, recipe, request, progress)
-    try:
-        yield evaluation
-    finally:
-        backends = [evaluation.optimizer, *evaluation.targets.values()]
-        for backend in {id(backend): backend for backend in backends}.values():
-            backend.close()
-
-
-def build_evaluation(
-    workspace: Workspace, recipe: Recipe, request: EvaluationRequest, progress: Progress | None = None
-) -> Evaluation:
-    """Return the evaluation of a request, with backends that the caller closes. Raises ``UsageError``."""
     from skillopt_sleep.train.evaluate import Evaluation
     from skillopt_sleep.train.recipe import merge_role
 
@@ -180,7 +167,7 @@ def build_evaluation(
         targets = {f"{backend.name}:{backend.model}" if backend.model else backend.name: backend}
     skills = _read_skills(request.skills, bare=request.bare)
     env = build_environment(recipe.env, config.to_dict(), workspace=workspace)
-    return Evaluation(
+    evaluation = Evaluation(
         env=env,
         skills=skills,
         targets=targets,
@@ -197,6 +184,12 @@ def build_evaluation(
         progress=progress,
         redactor=workspace.redactor if env.from_sessions else None,
     )
+    try:
+        yield evaluation
+    finally:
+        backends = [evaluation.optimizer, *targets.values()]
+        for backend in {id(backend): backend for backend in backends}.values():
+            backend.close()
 
 
 def name_evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: Sequence[Item]) -> Path:

@@ -19,7 +19,7 @@ from skillopt_sleep.train import ChecksEnv, SimpleQAEnv, SkillOptConfig, SkillOp
 from skillopt_sleep.train.evaluate import Evaluation, evaluate
 from skillopt_sleep.train.recipe import build_recipe
 from skillopt_sleep.usecases import training
-from skillopt_sleep.usecases.training import EvaluationRequest, build_evaluation, export_night_tasks
+from skillopt_sleep.usecases.training import EvaluationRequest, export_night_tasks, open_evaluation
 
 OWN = "violet-harbour-4417-lantern"
 """The value of a variable of this environment that says it is a secret; no pattern would know it."""
@@ -122,10 +122,9 @@ def test_evaluation_redacts_tasks_only(tmp_path, name):
     (tmp_path / "data.json").write_bytes(data[name])
     table = {"env": {"name": name, "data": str(tmp_path / "data.json"), "ratio": "1:1:1"}}
     workspace = open_workspace({})
-    evaluation = build_evaluation(
-        workspace, build_recipe(table), EvaluationRequest(skills=[], targets=["simulated"], bare=True)
-    )
-    assert evaluation.redactor is (workspace.redactor if name == "checks" else None)
+    request = EvaluationRequest(skills=[], targets=["simulated"], bare=True)
+    with open_evaluation(workspace, build_recipe(table), request) as evaluation:
+        assert evaluation.redactor is (workspace.redactor if name == "checks" else None)
 
 
 def test_own_tasks_are_redacted_again_when_written(tmp_path, monkeypatch):
