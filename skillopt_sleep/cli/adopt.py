@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,10 @@ from skillopt_sleep.cli.options import (
     list_place_arguments,
     open_workspace,
     place_options,
+    print_answer,
     print_json,
     print_lines,
-    print_page,
+    print_text,
 )
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.model import Json
@@ -155,7 +157,7 @@ def _list_live(workspace: Workspace, *, as_json: bool) -> None:
         )
         return
     if not live:
-        click.echo("nothing of this project is live, so there is nothing to revert")
+        print_text("nothing of this project is live, so there is nothing to revert")
     for adoption in live:
         before = "no file" if adoption.before is None else f"{len(adoption.before)} bytes"
         moment = adoption.adopted_at[:16].replace("T", " ")
@@ -182,11 +184,8 @@ def checks_command(context: click.Context, /, as_json: bool, **flags: Json | Pat
         return
     from skillopt_sleep.usecases.permissions import list_checks
 
-    found = list_checks(open_workspace(flags))
-    if as_json:
-        print_json(found)
-        return
-    print_page(_describe_checks(found, f"{get_program_name()} checks{list_place_arguments(flags)}"))
+    program = f"{get_program_name()} checks{list_place_arguments(flags)}"
+    print_answer(list_checks(open_workspace(flags)), partial(_describe_checks, program=program), as_json=as_json)
 
 
 @checks_command.command("approve")

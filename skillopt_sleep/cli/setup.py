@@ -7,7 +7,7 @@ import io
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -23,6 +23,7 @@ from skillopt_sleep.cli.options import (
     place_options,
     print_json,
     print_lines,
+    print_page,
 )
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
@@ -58,7 +59,11 @@ def setup_command(yes: bool, as_json: bool, **flags: Json | Path) -> None:
     questions = ("agent", "at", "max_usd", "share_with", "plugin")
     given = {name: flags.pop(name) for name in questions}
     if not yes and not as_json and sys.stdin.isatty():
-        _show_insights(flags)
+        from skillopt_sleep.reports.insights import describe_insights
+        from skillopt_sleep.usecases.sessions import collect_insights
+
+        print_page(describe_insights(collect_insights(open_workspace(flags))))
+        click.echo("", err=True)
     elif not yes and None in given.values():
         raise UsageError(f"setup asks on a terminal; here, answer by {SETUP_FLAGS}, or take the defaults with --yes")
     workspace = open_workspace(flags, dry_run=True)
@@ -69,13 +74,8 @@ def setup_command(yes: bool, as_json: bool, **flags: Json | Path) -> None:
 
         at = parse_time(at)
     dollars = click.FloatRange(0.01, 1e6)
-    usd = float(
-        str(
-            _answer(
-                given["max_usd"], yes, "How much may a night spend, in dollars?", workspace.settings.max_usd, dollars
-            )
-        )
-    )
+    usual = workspace.settings.max_usd
+    usd = float(str(_answer(given["max_usd"], yes, "How much may a night spend, in dollars?", usual, dollars)))
     shared, sources = _ask_whom_to_share_with(flags, agent, given["share_with"], yes=yes)
     plugin = given["plugin"]
     if plugin is None:
@@ -107,15 +107,6 @@ def _answer(
     if given is not None or yes:
         return default if given is None else given
     return click.prompt(question, default=default, type=kind, err=True)
-
-
-def _show_insights(flags: Mapping[str, Json | Path]) -> None:
-    from skillopt_sleep.cli.options import print_page
-    from skillopt_sleep.reports.insights import describe_insights
-    from skillopt_sleep.usecases.sessions import collect_insights
-
-    print_page(describe_insights(collect_insights(open_workspace(flags))))
-    click.echo("", err=True)
 
 
 def _read_time(workspace: Workspace) -> str:
@@ -237,9 +228,7 @@ def install_plugin_command(agent: str, as_json: bool, **flags: Json | Path) -> N
     """Install the plugin into AGENT with the agent's own commands, or update it to this version."""
     from skillopt_sleep.usecases.plugins import install_plugin
 
-    done = print_lines(install_plugin(open_workspace(flags), find_agent(agent)), quiet=as_json)
-    if as_json:
-        print_json({"done": done})
+    _print_steps(install_plugin(open_workspace(flags), find_agent(agent)), as_json=as_json)
 
 
 @plugin_command.command("uninstall")
@@ -250,11 +239,16 @@ def uninstall_plugin_command(agent: str, as_json: bool, **flags: Json | Path) ->
     """Remove the plugin from AGENT, with the files installed beside it."""
     from skillopt_sleep.usecases.plugins import uninstall_plugin
 
-    done = print_lines(uninstall_plugin(open_workspace(flags), find_agent(agent)), quiet=as_json)
+    done = _print_steps(uninstall_plugin(open_workspace(flags), find_agent(agent)), as_json=as_json)
+    if not (done or as_json):
+        click.echo(f"the plugin is not installed in {agent}, so there is nothing to remove")
+
+
+def _print_steps(steps: Iterable[str], *, as_json: bool) -> list[str]:
+    done = print_lines(steps, quiet=as_json)
     if as_json:
         print_json({"done": done})
-    elif not done:
-        click.echo(f"the plugin is not installed in {agent}, so there is nothing to remove")
+    return done
 
 
 @click.command("settings")
@@ -267,7 +261,7 @@ def settings_command(as_json: bool, **flags: Json | Path) -> None:
     values = msgspec.to_builtins(workspace.settings)
     if as_json:
         rows = {key: {"value": value, "from": workspace.origins[key]} for key, value in values.items()}
-        click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        print_json(rows, indent=2)
         return
     from skillopt_sleep.settings import settings_path
 

@@ -72,9 +72,8 @@ class NightRow(Struct, frozen=True, kw_only=True):
 
     night: str
     day: str
-    ending: str
     title: str
-    calls: int
+    spend: Spend
     spent: str
     status: str
     """What became of its proposal; "" without one."""
@@ -220,14 +219,12 @@ def _compute_rate(weeks: Sequence[Week]) -> float:
 
 
 def _describe_row(report: NightReport, statuses: Mapping[str, str], pages: frozenset[str]) -> NightRow:
-    headline, spend = summarize_night(report), total_spend(report)
     return NightRow(
         night=plain(report.night),
         day=name_day(report.started_at),
-        ending=headline.ending.lower(),
-        title=plain(headline.title, 120),
-        calls=spend.calls,
-        spent=money(spend),
+        title=plain(summarize_night(report).title, 120),
+        spend=total_spend(report),
+        spent=money(total_spend(report)),
         status=statuses.get(report.night, ""),
         has_page=report.night in pages,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import psutil
@@ -13,7 +15,7 @@ import pytest
 from tests.fakes.cli import make_cli
 from tests.fakes.diagnostics import check_schema
 from tests.fakes.home import make_person
-from tests.fakes.program import run, started
+from tests.fakes.program import ROOT, run, started
 
 SECONDS = 2.5
 """An orderly end: one second for children that ignore the polite signal, the rest for a busy machine."""
@@ -104,3 +106,23 @@ def test_no_child_is_left(tmp_path, signum):
     assert seconds < SECONDS
     assert not [call["pid"] for call in cli.calls if psutil.pid_exists(call["pid"])]
     assert told(person)["stopped_by"] == "interrupted"
+
+
+WHILE_IMPORTING = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "skillopt_sleep.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+from skillopt_sleep.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_modules_are_imported():
+    """It ends at once by the signal, without a traceback."""
+    done = subprocess.run([sys.executable, "-c", WHILE_IMPORTING], cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
