@@ -86,7 +86,16 @@ def select_chain(records: Sequence[Record], put_back: PutBack) -> list[Record]:
         line, start = next((n, record) for n, record in enumerate(records) if _message_id(record) == message)
     before = [record for record in records[:line] if record.get("uuid") and not record.get("isSidechain")]
     chain = _follow_parents(before, start)
+    if put_back.kind is CutKind.REQUEST and _message_id(start):
+        while chain and not _is_prompt(chain.pop()):
+            pass
     return [record for record in _add_parallel_calls(chain, before) if _is_kept(record)]
+
+
+def _is_prompt(record: Record) -> bool:
+    """Tell whether a record holds what a person typed, and no result of a call."""
+    is_result = any(block.get("type") == "tool_result" for block in _blocks(record))
+    return record.get("type") == "user" and not record.get("isMeta") and not is_result
 
 
 def _follow_parents(before: Sequence[Record], start: Record) -> list[Record]:

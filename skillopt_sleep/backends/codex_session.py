@@ -116,10 +116,10 @@ def select_records(records: Sequence[Record], put_back: PutBack) -> list[Record]
     if not 1 < line <= len(records):
         raise NotPutBack(f"{put_back.path} has no line {put_back.cut} to cut before: it has {len(records)}")
     before = list(records[: line - 1])
-    if put_back.kind is CutKind.DECISION:
+    if put_back.kind is CutKind.DECISION or not _is_opening(records[line - 1]):
         while before and not _is_given(before[-1]):
             before.pop()
-    else:
+    if put_back.kind is CutKind.REQUEST:
         while before and _is_opening(before[-1]):
             if _payload(before.pop()).get("type") in {"task_started", "turn_started"}:
                 break

@@ -33,7 +33,7 @@ from skillopt_sleep.model.moment import (
 )
 from skillopt_sleep.model.move import Act, ActKind, Move
 from skillopt_sleep.model.near_duplicates import is_same_request
-from skillopt_sleep.model.session import Conversation, Session, Step, StepKind, StepOutcome
+from skillopt_sleep.model.session import Conversation, PromptKind, Session, Step, StepKind, StepOutcome
 from skillopt_sleep.model.task import Origin, Outcome, TaskRecord, require_reference
 from skillopt_sleep.model.text import excerpt, fold, sha256
 
@@ -110,6 +110,7 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
         rejected=rejected,
         stood=stood,
         cut=_name_cut(places[number].steps[cut:]),
+        at_request=_is_at_request(places[number], cut),
         branch=talk.session.branch,
         teaches_only=moment.teaches_only or NOT_ACCEPTED.get(moment.acceptance, ""),
     )
@@ -132,6 +133,12 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
 def _name_cut(steps: Iterable[Step]) -> str:
     """Return the id of the first step that the agent itself made; what it was given belongs to the request."""
     return next((step.id for step in steps if step.kind in OWN), "")
+
+
+def _is_at_request(place: Place, cut: int) -> bool:
+    """Whether nothing but files that the agent was shown lies between a typed prompt and the cut."""
+    is_typed = bool(place.id) and place.is_prompt and place.kind is not PromptKind.REJECTION
+    return is_typed and all(step.kind is StepKind.SHOWN for step in place.steps[:cut])
 
 
 def _name_command(steps: Iterable[Step]) -> str:
@@ -305,6 +312,7 @@ def _build_sibling(lesson: TaskRecord, name: str, talk: Talk, place: Place, cut:
             rejected=done,
             stood="",
             cut=_name_cut(place.steps[cut:]),
+            at_request=_is_at_request(place, cut),
             branch=session.branch,
             proof=_prove_place(reference),
         ),

@@ -352,6 +352,8 @@ class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field
     """What the agent did in the end; "" at a sibling."""
     cut: str = ""
     """Id of the step before which the session is cut to resume the agent there; "" if it cannot be."""
+    at_request: bool = False
+    """Whether the agent had done nothing before that step: it is then resumed with the request itself."""
     branch: str = ""
     """The git branch of the session."""
     check: MoveCheck | None = None

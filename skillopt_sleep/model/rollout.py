@@ -84,7 +84,7 @@ class CutKind(enum.StrEnum):
     """Where in a turn a recorded session is cut."""
 
     REQUEST = "request"
-    """Before a prompt; the agent is resumed with this prompt."""
+    """Before a prompt; the agent is resumed with this prompt. ``cut`` is its record, or the agent's first after it."""
     DECISION = "decision"
     """In the middle of a turn, before a message of the agent; it is resumed with the word "continue"."""
 

@@ -24,6 +24,7 @@ from skillopt_sleep.model.replies import escape_tags
 from skillopt_sleep.model.rollout import (
     Assignment,
     CheckCommand,
+    CutKind,
     Ending,
     PutBack,
     ReplayMode,
@@ -152,7 +153,8 @@ def find_put_back(task: TaskRecord) -> PutBack | None:
     reference = task.reference
     if not isinstance(reference, MomentReference) or not reference.cut or not task.origins:
         return None
-    return PutBack(source=task.origins[0].source, path=task.origins[0].path, cut=reference.cut)
+    kind = CutKind.REQUEST if reference.at_request else CutKind.DECISION
+    return PutBack(source=task.origins[0].source, path=task.origins[0].path, cut=reference.cut, kind=kind)
 
 
 def _find_folder(cwd: str, project: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from skillopt_sleep.backends.claude import ClaudeBackend
 from skillopt_sleep.backends.claude_session import cut_session, select_chain
@@ -79,6 +81,21 @@ def test_nothing_after_the_cut_and_nothing_aside_is_in_the_copy(agent, kind, tmp
     assert all(words in content for words in kept)
     assert (REQUEST in content) is (kind is CutKind.DECISION)
     assert ("git status" in content) is (kind is CutKind.DECISION)
+
+
+@AGENTS
+def test_request_is_found_from_the_first_step_after_it(agent, tmp_path):
+    """A moment names the agent's step: the copy ends where it does if the prompt itself is named."""
+    asked = recorded(agent, tmp_path, CutKind.REQUEST)
+    records = [json.loads(line) for line in Path(asked.path).read_text().splitlines()]
+    if agent == "claude":
+        first = next(record["uuid"] for record in records if record.get("parentUuid") == asked.cut)
+    else:
+        later = range(int(asked.cut), len(records))
+        first = str(next(n for n in later if records[n]["payload"].get("role") == "assistant") + 1)
+    assert first != asked.cut
+    copies = [cut(agent, replace(asked, cut=name))[0].content.decode() for name in (asked.cut, first)]
+    assert len({re.sub(r"[0-9a-f-]{36}", "", content) for content in copies}) == 1
 
 
 @AGENTS
