@@ -113,7 +113,9 @@ class Cue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether questions count: never (``no``), like other sentences (``any``), or exclusively (``only``)."""
     needs: frozenset[Literal["made", "files", "about"]] = frozenset()
     """Facts about the situation without which the cue gives no points."""
-    loses_to: frozenset[Literal["answers", "orders", "reports"]] = frozenset({"answers", "orders"})
+    loses_to: frozenset[Literal["answers", "orders", "reports", "praises"]] = frozenset(
+        {"answers", "orders", "praises"}
+    )
     """Facts about the situation that reduce the cue's points."""
 
     def weigh(self, sentence: Sentence, after_comma: int) -> int:

@@ -214,6 +214,7 @@ def _read_situation(remark: _Remark, before: Before) -> frozenset[str]:
         "about": _is_about(remark, before),
         "answers": makes_offer(before.answer),
         "orders": remark.sentences[0].begins_with(get_table("orders")),
+        "praises": any(map(_praises, remark.sentences)),
         "reports": get_table("asks_result").occurs_in(*read_words(before.answer[-ENDING:])),
     }
     return frozenset(name for name, is_so in facts.items() if is_so)
@@ -260,6 +261,14 @@ def _add_support(remark: _Remark, before: Before, kind: PromptKind) -> int:
 
 
 def _is_approval(remark: _Remark) -> bool:
-    """Tell whether the first sentence praises or thanks."""
-    first, praises = remark.sentences[0], get_table("praises")
-    return not first.asks and (first.begins_with(praises) or any(map(praises.find_opening, first.trailing)))
+    """Tell whether the first sentence praises or thanks, or another one of a few words that order nothing."""
+    first, later = remark.sentences[0], remark.sentences[1:]
+    if _praises(first):
+        return True
+    is_remark = remark.length <= 2 * SHORT and not (first.asks or first.contains(get_table("orders")))
+    return is_remark and any(map(_praises, later))
+
+
+def _praises(said: Sentence) -> bool:
+    praises = get_table("praises")
+    return not said.asks and (said.begins_with(praises) or any(map(praises.find_opening, said.trailing)))
