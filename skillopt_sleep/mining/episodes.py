@@ -152,7 +152,7 @@ _SHORT = 4
 _BRIEF = 12
 """Minimum words of a request about a pull request that can say what is in it."""
 _FIRST = 600
-"""Characters at the beginning of a request that are searched for such references."""
+"""Characters at the beginning of a request that are searched for such references and for content words."""
 
 
 def explain_pointing(request: str) -> str:
@@ -260,7 +260,7 @@ def _continues(turn: Turn) -> bool:
 
 @functools.lru_cache(maxsize=256)  # as in ``strip_pasted``
 def _find_content_words(words: str) -> frozenset[str]:
-    return matter(words) - HOUSEKEEPING - CONTINUE - POINTING
+    return matter(words[:_FIRST]) - HOUSEKEEPING - CONTINUE - POINTING
 
 
 def _is_question(words: str) -> bool:

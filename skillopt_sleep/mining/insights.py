@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,8 +19,6 @@ from skillopt_sleep.model.near_duplicates import group_recurrences
 from skillopt_sleep.model.session import Feedback, Session, Turn
 from skillopt_sleep.model.task import GROUPS_FOR_VERDICT, TaskRecord
 from skillopt_sleep.model.text import CONTINUE, STOPWORDS, excerpt
-
-T = TypeVar("T")
 
 MAX_QUOTE = 240
 """Characters kept of a person's words."""
@@ -205,16 +202,10 @@ def _name_session(session: Session) -> tuple[str, str]:
 
 
 def _find_recurring_corrections(corrections: Sequence[Correction]) -> tuple[Recurring, ...]:
-    groups = _group(corrections, [correction.said.words for correction in corrections])
-    return _keep_recurring(_build_recurring([correction.said for correction in group], group) for group in groups)
-
-
-def _group(items: Sequence[T], words: Sequence[str]) -> Iterable[list[T]]:
-    """Return the items grouped by what their words ask for."""
-    groups: dict[int, list[T]] = {}
-    for number, item in zip(group_recurrences(words), items, strict=True):
+    groups: dict[int, list[Correction]] = {}
+    for number, item in zip(group_recurrences([item.said.words for item in corrections]), corrections, strict=True):
         groups.setdefault(number, []).append(item)
-    return groups.values()
+    return _keep_recurring(_build_recurring([item.said for item in group], group) for group in groups.values())
 
 
 def _build_recurring(sightings: Sequence[Sighting], corrections: Sequence[Correction]) -> Recurring:

@@ -24,18 +24,10 @@ from skillopt_sleep.sources.turns import Draft, TurnLog
 FOLDERS_WITHOUT_PROMPTS = frozenset({"memory", "subagents", "tool-results"})
 """Folders below ``projects`` that hold nothing a person typed."""
 
-SHELLS = frozenset({"Bash", "PowerShell"})
 EDITORS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 QUESTION = "AskUserQuestion"
-SKILL = "Skill"
-TOOLS_WITH_READ_INPUT = SHELLS | EDITORS | {SKILL}
+TOOLS_WITH_READ_INPUT = records.SHELLS | EDITORS | {records.SKILL}
 """The tools whose arguments are decoded."""
-
-SYNTHETIC_MODEL = "<synthetic>"
-"""The model named in texts that Claude Code itself wrote in place of the model, such as API errors."""
-
-AUTOMATIC_DENIALS = frozenset({"automode-blocked", "permission-rule"})
-"""Kinds of refusal that no person decided."""
 
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
 _NEVER_RAN = ("The user doesn't want to", "Permission for this", "Claude requested permissions", "<tool_use_error>")
@@ -161,7 +153,7 @@ class SessionReader:
         self._session_id = self._session_id or record.session_id or ""
 
     def _read_assistant(self, record: records.Record, message: records.Message) -> None:
-        is_synthetic = record.is_api_error_message or message.model == SYNTHETIC_MODEL
+        is_synthetic = record.is_api_error_message or message.model == records.SYNTHETIC_MODEL
         if message.model and not is_synthetic:
             self._model = message.model
         for block in records.read_blocks(message.content):
@@ -179,11 +171,11 @@ class SessionReader:
         if name not in TOOLS_WITH_READ_INPUT:
             return
         given = records.decode_tool_input(block.input)
-        if name in SHELLS and given.command:
+        if name in records.SHELLS and given.command:
             self.log.start_command(block.id or "", given.command)
         elif name in EDITORS and (path := given.file_path or given.notebook_path):
             turn.files[path] = None
-        elif name == SKILL and (skill := given.skill or given.command):
+        elif name == records.SKILL and (skill := given.skill or given.command):
             turn.skills[skill.removeprefix("/")] = None
 
     def _read_user(self, record: records.Record, message: records.Message) -> None:
@@ -239,7 +231,7 @@ class SessionReader:
             self.log.drop_command(call)
         elif match := _EXIT_CODE.match(content):
             self.log.finish_command(call, int(match[1]))
-        if record.tool_denial_kind not in AUTOMATIC_DENIALS and (words := records.read_rejection(content)):
+        if record.tool_denial_kind not in records.AUTOMATIC_DENIALS and (words := records.read_rejection(content)):
             self._begin_turn(record, words, PromptKind.REJECTION)
 
     def _read_attachment(self, record: records.Record, attachment: records.Attachment) -> None:

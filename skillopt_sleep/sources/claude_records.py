@@ -19,6 +19,13 @@ NOTHING = Raw(b"null")
 READ_TYPES = frozenset({"assistant", "attachment", "queue-operation", "user"})
 """The types of record that are read."""
 
+SHELLS = frozenset({"Bash", "PowerShell"})
+SKILL = "Skill"
+SYNTHETIC_MODEL = "<synthetic>"
+"""The model named in texts that Claude Code itself wrote in place of the model, such as API errors."""
+AUTOMATIC_DENIALS = frozenset({"automode-blocked", "permission-rule"})
+"""Kinds of refusal that no person decided."""
+
 
 class Block(Struct, gc=False):
     """One block of a message: ``text``, ``tool_use`` (id, name, input) or ``tool_result`` (tool_use_id, content)."""

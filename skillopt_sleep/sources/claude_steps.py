@@ -13,23 +13,18 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
-from skillopt_sleep.model.session import Conversation, Session, StepKind, StepOutcome
+from skillopt_sleep.model.session import Conversation, StepKind, StepOutcome
 from skillopt_sleep.sources import claude_records as records
 from skillopt_sleep.sources import turns as steps
-from skillopt_sleep.sources.turns import Draft, StepDraft, TurnLog
+from skillopt_sleep.sources.turns import Draft, StepDraft
 
 FILE_TOOLS = frozenset({"Edit", "ExitPlanMode", "MultiEdit", "NotebookEdit", "Read", "Write"})
 """Tools that read or write a file or a plan, of which more is kept."""
-SHELLS = frozenset({"Bash", "PowerShell"})
-SKILL = "Skill"
-SYNTHETIC_MODEL = "<synthetic>"
-AUTOMATIC_DENIALS = frozenset({"automode-blocked", "permission-rule"})
-"""Kinds of refusal that no person decided."""
 
 _REFUSED = ("The user doesn't want to", "Permission for this tool use was denied", "User rejected")
 _DENIED = ("Permission for this action was denied", "Permission to use", "Claude requested permissions", "PreToolUse:")
@@ -91,22 +86,10 @@ class _Result(NamedTuple):
     words: str
 
 
-class SessionReader(Protocol):
-    """The reader of turns, which decides what a person typed and which id it has."""
-
-    log: TurnLog
-
-    def take_record(self, record: records.Record) -> None:
-        """Read one decoded record."""
-
-    def outline(self) -> Session | None:
-        """Return the session without its turns; None where there is no session."""
-
-
 class StepsReader:
     """Builds the conversation of one session from its lines, taken in order."""
 
-    def __init__(self, session: SessionReader) -> None:
+    def __init__(self, session: steps.SessionReader) -> None:
         self._session = session
         self._line = 0
         self._nodes: dict[str, _Node] = {}
@@ -169,18 +152,8 @@ class StepsReader:
     def conversation(self) -> Conversation | None:
         """Return the conversation read so far; None where there is no session."""
         session = self._session.outline()
-        if session is None:
-            return None
-        return Conversation(
-            source=session.source,
-            path=session.path,
-            session_id=session.session_id,
-            cwd=session.cwd,
-            branch=session.branch,
-            model=session.model,
-            ended_at=session.ended_at,
-            turns=steps.group_steps(self._follow_chain() if self._is_linked else self._list_by_line()),
-        )
+        entries = self._follow_chain() if self._is_linked else self._list_by_line()
+        return steps.build_conversation(session, entries) if session else None
 
     def _note_main(self, uuid: str, *, is_link: bool = True) -> None:
         self._is_linked = self._is_linked and bool(uuid) and is_link
@@ -189,7 +162,7 @@ class StepsReader:
     def _read_assistant(self, record: LinkedRecord, message: LinkedMessage) -> None:
         if message.id:
             self._messages.setdefault(message.id, []).append(record.uuid or "")
-        if record.is_api_error_message or message.model == SYNTHETIC_MODEL:
+        if record.is_api_error_message or message.model == records.SYNTHETIC_MODEL:
             return
         for block in records.read_blocks(message.content):
             if block.type == "text" and block.text and block.text.strip():
@@ -211,7 +184,7 @@ class StepsReader:
             self._finish(step, call, self._early.pop(call))
         else:
             self._open[call] = step
-        if name == SKILL and isinstance(given, dict):
+        if name == records.SKILL and isinstance(given, dict):
             self._skills[call] = str(given.get("skill") or given.get("command") or "").removeprefix("/")
 
     def _read_user(self, record: LinkedRecord, message: LinkedMessage) -> None:
@@ -348,10 +321,10 @@ def _continues(record: LinkedRecord) -> bool:
 
 def _find_outcome(record: LinkedRecord, text: str, *, is_error: bool, tool: str) -> StepOutcome:
     """Return how a call ended, from the record of its result; ``tool`` is "" where the call is not known yet."""
-    cut = tool in {"", *SHELLS} and bool(records.read_shell_result(record.tool_use_result).interrupted)
+    cut = tool in {"", *records.SHELLS} and bool(records.read_shell_result(record.tool_use_result).interrupted)
     if not is_error:
         return StepOutcome.INTERRUPTED if cut else StepOutcome.DONE
-    if record.tool_denial_kind in AUTOMATIC_DENIALS or text.startswith(_DENIED):
+    if record.tool_denial_kind in records.AUTOMATIC_DENIALS or text.startswith(_DENIED):
         return StepOutcome.DENIED
     if record.tool_denial_kind or text.lstrip().startswith(_REFUSED):
         return StepOutcome.REFUSED

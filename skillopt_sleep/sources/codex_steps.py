@@ -7,16 +7,15 @@ to. A skill's text comes as a message in the user's name, before or after the pr
 from __future__ import annotations
 
 import re
-from typing import Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.session import Conversation, Session, StepKind, StepOutcome
+from skillopt_sleep.model.session import Conversation, StepKind, StepOutcome
 from skillopt_sleep.sources import codex_records as records
 from skillopt_sleep.sources import turns as steps
-from skillopt_sleep.sources.turns import Draft, StepDraft, TurnLog
+from skillopt_sleep.sources.turns import Draft, StepDraft
 
 WEB_SEARCH = "web_search_call"
 CALLS = frozenset({"custom_tool_call", "function_call", "local_shell_call", "tool_search_call", WEB_SEARCH})
@@ -52,22 +51,10 @@ class OldOutput(Struct, gc=False):
     output: str = ""
 
 
-class SessionReader(Protocol):
-    """The reader of turns, which decides what a person typed and which id it has."""
-
-    log: TurnLog
-
-    def take_record(self, record: records.Record, line: bytes) -> None:
-        """Read one decoded record."""
-
-    def outline(self) -> Session | None:
-        """Return the session without its turns; None where there is no session."""
-
-
 class StepsReader:
     """Builds the conversation of one rollout from its lines, taken in order."""
 
-    def __init__(self, session: SessionReader) -> None:
+    def __init__(self, session: steps.SessionReader) -> None:
         self._session = session
         self._line = 0
         self._at = ""
@@ -105,20 +92,10 @@ class StepsReader:
 
     def conversation(self) -> Conversation | None:
         """Return the conversation read so far; None where there is no session."""
-        session = self._session.outline()
-        if session is None:
-            return None
         self._add_instructions()
-        return Conversation(
-            source=session.source,
-            path=session.path,
-            session_id=session.session_id,
-            cwd=session.cwd,
-            branch=session.branch,
-            model=session.model,
-            ended_at=session.ended_at,
-            turns=steps.group_steps(self._entries),
-        )
+        session = self._session.outline()
+        entries = self._entries
+        return steps.build_conversation(session, entries) if session else None
 
     def _read_item(self, item: records.Payload) -> None:
         if item.type == "message" and item.role == "assistant":

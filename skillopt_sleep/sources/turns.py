@@ -8,15 +8,25 @@ between words, because the secrets in it are looked for afterwards, and half of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Protocol, cast
 
 import msgspec
 from msgspec import Raw, structs
 
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.session import Command, PromptKind, Step, StepKind, StepOutcome, Turn, TurnSteps
+from skillopt_sleep.model.session import (
+    Command,
+    Conversation,
+    PromptKind,
+    Session,
+    Step,
+    StepKind,
+    StepOutcome,
+    Turn,
+    TurnSteps,
+)
 from skillopt_sleep.sources.feedback import Before, label_feedback
 
 
@@ -221,6 +231,33 @@ class _TurnDraft:
 
     draft: Draft | None = None
     steps: list[StepDraft] = field(default_factory=list)
+
+
+class SessionReader(Protocol):
+    """A reader of turns, which decides what a person typed and which id it has; it takes the records of one agent."""
+
+    log: TurnLog
+
+    @property
+    def take_record(self) -> Callable[..., None]:
+        """Reads one decoded record."""
+
+    def outline(self) -> Session | None:
+        """Return the session without its turns; None where there is no session."""
+
+
+def build_conversation(session: Session, entries: Iterable[Draft | StepDraft]) -> Conversation:
+    """Return the conversation of a session, from its prompts and steps in order."""
+    return Conversation(
+        source=session.source,
+        path=session.path,
+        session_id=session.session_id,
+        cwd=session.cwd,
+        branch=session.branch,
+        model=session.model,
+        ended_at=session.ended_at,
+        turns=group_steps(entries),
+    )
 
 
 def group_steps(entries: Iterable[Draft | StepDraft]) -> tuple[TurnSteps, ...]:
