@@ -164,16 +164,13 @@ def _choose_step(place: Place, matches: Mapping[tuple[int, int], _Match], correc
     matching = [
         number
         for number, match in found.items()
-        if match.cover >= NEAR_COVER * cover and match.score >= _need(place, number) * best
+        if match.cover >= NEAR_COVER * cover
+        and match.score >= best * (SAID_SO if place.actions[number].kind is ActionKind.SAID else NEAR_BEST)
     ] or [max(found, key=lambda number: found[number].score)]
     # an answer that sums up repeats what was done before it, and what all steps share tells none of them
     sums_up = matching[0] == commitments[-1] and place.actions[matching[0]].kind is ActionKind.SAID
     tells = not sums_up and (len(matching) == 1 or len(matching) * 2 <= len(commitments))
     return _make(place, matching[0], Basis.WORDS if tells else Basis.GUESS, typed)
-
-
-def _need(place: Place, number: int) -> float:
-    return SAID_SO if place.actions[number].kind is ActionKind.SAID else NEAR_BEST
 
 
 def _make(place: Place, number: int, basis: Basis, typed: str) -> Fault:

@@ -38,8 +38,6 @@ SHOWN_PROMPT, SHOWN_ANSWER = 1_200, 800
 
 TAGS = ("session", "person", "answer")
 
-CAUSES = {Feedback.CORRECTION: "a model reads it as a correction"}
-
 _FEEDBACK: Json = {"type": "string", "enum": [str(feedback) for feedback in Feedback]}
 SCHEMA = describe_object(labels=describe_list(describe_object(prompt=TEXT, says=_FEEDBACK, quote=TEXT, about=TEXT)))
 
@@ -217,7 +215,7 @@ def _verify(raw: Json, names: Mapping[str, int], batch: Sequence[OpenPrompt]) ->
         source=said.source,
         turn=said.turn,
         feedback=proposal.says,
-        cause=CAUSES.get(proposal.says, ""),
+        cause="a model reads it as a correction" if proposal.says is Feedback.CORRECTION else "",
         quote=proposal.quote.strip(),
         about=about.answered,
     )

@@ -125,7 +125,7 @@ def _decide(places: Sequence[Place], candidate: _Candidate) -> None:
     """Decide a refusal or interrupt by the person's next words: set ``said`` if they correct, else ``void``."""
     place = places[candidate.place]
     before = [place]
-    for later in _list_prompts(places, candidate.place + 1)[:WINDOW]:
+    for later in [place for place in places[candidate.place + 1 :] if place.is_prompt][:WINDOW]:
         if later.kind is PromptKind.REJECTION:
             candidate.said = later.index
             return
@@ -215,10 +215,6 @@ def _overwrites(earlier: Sequence[Place], later: Sequence[Place]) -> bool:
     return any(line in written for place in later for line in place.lines[0])
 
 
-def _list_prompts(places: Sequence[Place], start: int) -> list[Place]:
-    return [place for place in places[start:] if place.is_prompt]
-
-
 def _build(
     session: Session,
     conversation: Conversation,
@@ -305,7 +301,7 @@ def _read_acceptance(
         return Acceptance.REJECTED
     if any(place.feedback is Feedback.APPROVAL for place in answer[1:]):
         return Acceptance.CONFIRMED
-    later = _list_prompts(places, last.index + 1)[:WINDOW]
+    later = [place for place in places[last.index + 1 :] if place.is_prompt][:WINDOW]
     for place in later:
         if place.feedback is Feedback.CORRECTION:
             is_about_it = rejected.get(place.index) in {other.index for other in answer}

@@ -88,19 +88,13 @@ class Ask(Struct, frozen=True, kw_only=True):
 
 def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
     """Return what a prompt asks for, without repetition; ``answer`` is the agent's answer before the prompt."""
-    asks, may_agree = _read_prompt(turn.prompt)
-    return () if may_agree and makes_offer(answer) else asks
-
-
-@functools.lru_cache(maxsize=32_768)
-def _read_prompt(prompt: str) -> tuple[tuple[Ask, ...], bool]:
-    """Return what a prompt asks for, and whether it may only agree to an offer."""
-    words = _LINK.sub(_name_link, strip_pasted(prompt)[:READ])
+    words = _LINK.sub(_name_link, strip_pasted(turn.prompt)[:READ])
     sentences = () if _CHOICE.match(words) else tuple(split_sentences(words))
     if not sentences or any(sentences[0].begins_with(get_table(table)) for table in ("goes_on", "leaves")):
-        return (), False
-    asks = tuple(dict.fromkeys(ask for sentence in sentences for ask in _read_sentence(sentence)))
-    return asks, sentences[0].begins_with(get_table("agrees"))
+        return ()
+    if sentences[0].begins_with(get_table("agrees")) and makes_offer(answer):
+        return ()
+    return tuple(dict.fromkeys(ask for sentence in sentences for ask in _read_sentence(sentence)))
 
 
 def group_asks(asks: Sequence[Ask]) -> tuple[int, ...]:

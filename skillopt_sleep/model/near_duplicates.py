@@ -105,7 +105,6 @@ def all_terms(text: str, ignored: frozenset[str] = frozenset()) -> Mapping[str, 
     return {term: LIGHT if term in _LIGHT_TERMS or term.isdecimal() else 1.0 for term in meant}
 
 
-@functools.lru_cache(maxsize=512)  # as a request is asked about several times in a row
 def matter(text: str) -> frozenset[str]:
     """Return the content words of a text: no stop words, verbs of everyday work, numbers or single letters."""
     return frozenset(
@@ -334,8 +333,7 @@ def _signs(run: str) -> list[str]:
 
 
 def _words(text: str, unspaced: Callable[[str], list[str]] = _pairs) -> list[str]:
-    folded = text.casefold() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
-    folded = _LINK.sub(" ", folded)
+    folded = _LINK.sub(" ", unicodedata.normalize("NFKC", text).casefold())
     words: list[str] = []
     for found in _WORD.finditer(_PHRASE.sub(lambda match: PHRASES[match[0]], folded)):
         word = found[0].replace("-", "")

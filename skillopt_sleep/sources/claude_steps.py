@@ -152,7 +152,7 @@ class StepsReader:
     def conversation(self) -> Conversation | None:
         """Return the conversation read so far; None where there is no session."""
         session = self._session.outline()
-        entries = self._follow_chain() if self._is_linked else self._list_by_line()
+        entries = self._follow_chain() if self._is_linked else (entry for _, _, entry in self._entries)
         return steps.build_conversation(session, entries) if session else None
 
     def _note_main(self, uuid: str, *, is_link: bool = True) -> None:
@@ -237,9 +237,6 @@ class StepsReader:
         step = StepDraft(id=record.uuid or str(self._line), kind=kind, text=text, tool=tool, at=record.timestamp or "")
         self._entries.append((self._line, record.uuid or "", step))
         return step
-
-    def _list_by_line(self) -> Iterator[Draft | StepDraft]:
-        return (entry for _, _, entry in self._entries)
 
     def _follow_chain(self) -> Iterator[Draft | StepDraft]:
         """Yield the prompts and steps of the conversation that ends with the last record, in its order.
