@@ -65,7 +65,7 @@ class Questions(Protocol):
 
 @dataclass(kw_only=True)
 class HandoffBackend:
-    """``ports.Backend`` over questions and answers in files.
+    """Writes each prompt as a question file, and returns the answer file that somebody writes beside it.
 
     A question's name is a keyed digest of the prompt, and the key is in the user's own data. So an answer belongs to
     one prompt of this user only: files that come with a project answer nothing.
@@ -96,7 +96,7 @@ class HandoffBackend:
 
     @property
     def priced(self) -> bool:
-        """Answers have no price."""
+        """False: written answers cost nothing."""
         return False
 
     def probe(self) -> Health:

@@ -246,7 +246,7 @@ def _list_properties(schema: Json) -> Mapping[str, Json]:
 
 
 def _make_smallest(schema: Json) -> Any:  # noqa: ANN401  any JSON
-    """Return a smallest value of a JSON Schema, in reply to a request that is none of this world."""
+    """Return the smallest value that fits a JSON Schema: the reply to a request that nobody in this world makes."""
     shape = schema if isinstance(schema, dict) else {}
     if isinstance(choices := shape.get("enum"), list) and choices:
         return choices[0]

@@ -79,7 +79,7 @@ class _Schema(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ren
 
 
 def check_schema(schema: Json) -> None:
-    """Raise ``ValueError`` naming the place, unless ``schema`` is well formed and of known keywords only."""
+    """Raise ``ValueError``, which names the place, for a schema that is malformed or has an unknown keyword."""
     inner: list[Json] = [schema]
     for _ in range(DEPTH):
         inner = [part for whole in inner if isinstance(whole, dict | list) for part in _list_parts(whole)]

@@ -215,10 +215,10 @@ class Progress(Protocol):
 
 
 class Ledger(Protocol):
-    """Store: the replies one night has paid for, and the account of every attempt."""
+    """Stores the replies that one night has paid for, and the account of every attempt."""
 
     def find(self, role: Role, prompt: Prompt, model: str) -> Reply | None:
-        """Return the committed reply to this prompt and sample, None without one; ``reuse`` counts it as reused."""
+        """Return the committed reply to this prompt and sample, None without one; does not count it as reused."""
 
     def reuse(self, phase: str) -> None:
         """Count one reply as reused: it cost nothing because it had already been paid for."""

@@ -50,7 +50,7 @@ def get_role(workspace: Workspace, role: Role) -> tuple[str, str]:
 
 
 def build_backend(workspace: Workspace, role: Role, *, sessions: Harvested | None = None) -> Backend:
-    """The backend of a role; without a model in the settings it takes the one most ``sessions`` used."""
+    """Return the backend of a role; its model is that of the settings, else the one that most ``sessions`` used."""
     settings = workspace.settings
     name, model = get_role(workspace, role)
     own = f"{role}_backend"
@@ -73,7 +73,7 @@ def build_backend(workspace: Workspace, role: Role, *, sessions: Harvested | Non
 
 
 def build_judges(workspace: Workspace) -> Mapping[str, Judge]:
-    """Every judge by its name; those that cannot be loaded are left out with a notice."""
+    """Return every judge by its name; those that cannot be loaded are left out with a notice."""
     options = workspace.settings.judges
     usable = _list_usable_names(workspace, Kind.JUDGE)
     return {name: cast("Judge", build(Kind.JUDGE, name, options.get(name, {}))) for name in usable}

@@ -1,4 +1,4 @@
-"""Adopt a night: its proposal, single edits by hand, or automatically what has shown more than a proposal must."""
+"""Adopt a night: its whole proposal, single edits by hand, or automatically the rules with the strongest proof."""
 
 from __future__ import annotations
 

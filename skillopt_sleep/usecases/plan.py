@@ -191,7 +191,7 @@ def _choose_manner(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
 
 
 def _require_approved(tasks: Sequence[TaskRecord], mode: ReplayMode, approved: set[str]) -> None:
-    """Raise ``UsageError`` unless every command that tasks name is approved and will run in copies of the project."""
+    """Raise ``UsageError`` when a task names a command that is not approved, or that needs a copy of the project."""
     for task in tasks:
         if not isinstance(task.reference, CommandReference):
             continue

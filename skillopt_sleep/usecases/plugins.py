@@ -1,4 +1,4 @@
-"""Install this program's plugin into an agent and take it out again, by the agent's own ``plugin`` commands.
+"""Install this program's plugin into an agent and remove it again, by the agent's own ``plugin`` commands.
 
 Agents run a plugin from the folder it was added from. So a marketplace is written into the data folder, which outlives
 the package, and stays as long as any agent needs it; some agents get a skill in the user's home besides. A file that
@@ -88,7 +88,7 @@ def install_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
 
 
 def uninstall_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
-    """Take the plugin and all that came with it out; yield a line for each thing done, none when it was not there.
+    """Remove the plugin and all that came with it; yield a line for each thing done, none when it was not there.
 
     Raises as ``install_plugin`` does; ``NotInstalled`` only where the agent's records list the plugin.
     """
@@ -173,7 +173,7 @@ class SkillFiles:
         self._shipped = {self.folder / path.relative_to(origin): path.read_bytes() for path in files}
 
     def check(self) -> None:
-        """Raise ``Refused`` when a skill of that name is there and is not as we wrote it; ``DiskError``."""
+        """Raise ``Refused`` when a skill of that name exists and differs from what we wrote; also ``DiskError``."""
         if self.folder.is_symlink() or (self.folder / "scripts").is_symlink():
             raise Refused(f"{self.folder} is a link and not ours; move it aside, then install again")
         known = self._record().files
@@ -220,7 +220,7 @@ class SkillFiles:
                 Path(folder).rmdir()
         remove(self._record_path)
         if removed and not self.folder.exists():
-            yield f"took the skill {self.folder} away"
+            yield f"removed the skill {self.folder}"
 
     def _record(self) -> SkillRecord:
         """Return what was written; an unreadable record counts as none, since the content shows what is ours."""

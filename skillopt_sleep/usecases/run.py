@@ -78,7 +78,7 @@ def run_night(
 
 
 def forecast_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> DryRun:
-    """Return a night up to its first model call: tasks and price. Writes nothing."""
+    """Return what a night would do, up to its first model call: its tasks and its price. Writes nothing."""
     from skillopt_sleep.night.forecast import dry_run
 
     workspace = workspace.make_dry_run()

@@ -131,7 +131,8 @@ def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> int:
 def load_steps(workspace: Workspace, source: str, path: str) -> Conversation | None:
     """Return the steps of a session, redacted: those that are kept, else those in its file; None without any.
 
-    The file is read when more was filed than is kept. What is read is not kept. Raises ``DiskError``.
+    The file is read when the session has grown since its steps were kept; what is read so is not kept. Raises
+    ``DiskError``.
     """
     archive = workspace.steps
     archived = archive.load(source, path)

@@ -98,7 +98,7 @@ class Removal:
             if self._data and self._live and not self._rules:
                 raise Refused(
                     f"{len(self._live)} adopted rules are live, and only the data knows how to undo them; add --rules,"
-                    " or keep the data; nothing was taken away"
+                    " or keep the data; nothing was removed"
                 )
             yield
 
@@ -160,12 +160,12 @@ class Removal:
             yield from lines
         except SleepError as error:
             self.failed.append(error)
-            yield f"{what} could not be taken away: {error}"
+            yield f"{what} could not be removed: {error}"
 
     def _remove_schedule(self) -> Iterator[str]:
         found, unseen = Installation(self._workspace.data_dir, self._workspace.env).remove()
         if found:
-            yield "took the schedule away"
+            yield "removed the schedule"
         yield from unseen
 
     def _revert_rules(self) -> Iterator[str]:

@@ -149,7 +149,7 @@ def test_project_that_is_gone(cli, mira, home, hold_night):
 
 @pytest.mark.parametrize("why", ["night", "live", "link", "damaged"])
 def test_data_that_cannot_go(cli, mira, home, why):
-    """Is found before anything else is taken away."""
+    """Is found before anything else is removed."""
     table = home[1]
     assert cli("plugin", "install", "claude", "--data-dir", mira.data).code == 0
     assert cli("schedule", "--using=cron", "--at=03:10", *mira.arguments()).code == 0
@@ -185,7 +185,7 @@ def test_reports_behind_a_link(cli, mira, home, hold_night):
 
 
 def test_without_yes(cli, mira, home, hold_night, monkeypatch):
-    """It asks, and without an answer nothing is taken away."""
+    """It asks, and without an answer nothing is removed."""
     hold_night(mira)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     done = cli("uninstall", "--data", "--data-dir", mira.data)
@@ -199,7 +199,7 @@ def test_plugin_that_stays(cli, mira, home, monkeypatch):
     assert cli(*mira.arguments("run")).code == 0
     monkeypatch.setenv("AGENT_FAILS", "uninstall")
     done = cli("uninstall", "--data", "--yes", "--data-dir", mira.data)
-    assert (done.code, "the plugin of claude could not be taken away" in done.out) == (2, True)
+    assert (done.code, "the plugin of claude could not be removed" in done.out) == (2, True)
     assert [path.name for path in mira.data.iterdir()] == ["market"]
 
 
