@@ -31,7 +31,7 @@ to the working directory, and an empty text means "not set".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import cast
@@ -59,6 +59,8 @@ PATHS = {
 """By table, the fields whose values are paths."""
 KIND = {"env": ("name", "file"), "target": ("backend",), "optimizer": ("backend",)}
 """By table, the fields that name the environment or backend which its other fields are options of."""
+ADAPTER_FILE = "adapter.py"
+"""The file that defines the environment when the user names a folder."""
 MAX_DEPTH = 10
 SECTIONS = frozenset({"train", "gradient", "evaluation", "model"})
 """Sections that only the reference's form has."""
@@ -137,20 +139,51 @@ class Recipe(Struct, frozen=True, kw_only=True):
     """Keys of a file in the reference's form that have no counterpart here."""
 
 
-def read_recipe(path: Path, over: Mapping[str, Json]) -> Recipe:
+def read_recipe(path: Path, over: Mapping[str, Json], *, published: Mapping[str, Json] | None = None) -> Recipe:
     """Read a training file and override it by ``over``.
 
-    Raises ``UsageError`` naming the file, and ``ConfigError``.
+    ``published`` are settings in the reference's form that are read in place of the file. Raises ``UsageError`` naming
+    the file, and ``ConfigError``.
     """
-    table = _read(path, ())
+    table = _read(path, ()) if published is None else dict(published)
     ignored: tuple[str, ...] = ()
     try:
         if is_reference_form(table):
             table, ignored = translate(table)
+            _find_adapter(table, (Path(), path.parent, path.parent.parent))
         build_recipe(table)  # mistakes in the file itself are reported with its name
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     return replace(build_recipe(_merge(table, over)), ignored=ignored)
+
+
+def read_published(path: Path, overrides: Iterable[str]) -> Table:
+    """Read a file in the reference's form with its ``_base_``; ``overrides`` are texts such as ``train.seed=1``.
+
+    Raises ``UsageError``.
+    """
+    table = _read(path, ())
+    for override in overrides:
+        place, equals, text = override.partition("=")
+        if not equals or not place:
+            raise UsageError(f"the override {override!r:.60} is not section.key=value")
+        _put(table, place, cast("Json", msgspec.yaml.decode(text.encode() or b"''")))
+    return table
+
+
+def _find_adapter(table: Table, places: Iterable[Path]) -> None:
+    """Let a file in the reference's form name an adapter by its folder, in the first of these places that has it.
+
+    All its settings become settings of the run too, so that the adapter's ``setup`` gets those its class does not take.
+    """
+    env = table.get("env")
+    name = str(env.get("name")) if isinstance(env, dict) else ""
+    found = next((place / name for place in places if name and (place / name / ADAPTER_FILE).is_file()), None)
+    if isinstance(env, dict) and (found or "file" in env):
+        options = {key: value for key, value in env.items() if key not in {"name", "file"}}
+        table["env"] = {"file": env.get("file") or str(found), **options}
+        extras = table.get("extras")
+        table["extras"] = {"env": name, **options, **(extras if isinstance(extras, dict) else {})}
 
 
 def build_recipe(table: Mapping[str, Json]) -> Recipe:
@@ -316,6 +349,10 @@ def _find_places(section: str, key: str, value: Json, given: Mapping[str, Json])
             return {"slow_update_gate": "gate" if value else "force"}
         case "optimizer", "lr_control_mode" if str(value) in CONTROL:
             return CONTROL[str(value)]
+        case "model", "target_backend" if str(value).endswith("_exec"):
+            return {"target.backend": _name_backend(value, f"{section}.{key}"), f"extras.{key}": value}
+        case ("model", _) if key.startswith("codex_exec_") and key not in COMMANDS:
+            return {f"extras.{key}": value}
     places = RENAMED.get((section, key))
     if key in COMMANDS and _get_backend(given) != COMMANDS[key]:
         places = ""

@@ -277,12 +277,18 @@ def _get_material(item: Item) -> tuple[str, ...]:
     Parts are sorted, so that shuffled choices make no difference.
     """
     found = []
-    for name in MATERIAL:
+    tables = [name for name in item if name not in {*QUESTION, *ANSWERS, *MATERIAL} and _is_table(item[name])]
+    for name in (*MATERIAL, *sorted(tables)):
         value = item.get(name)
         if value not in (None, "", [], {}):
             parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else [value]
             found.append(name + "|".join(sorted(fold(str(part)) for part in parts)))
     return tuple(found)
+
+
+def _is_table(value: object) -> bool:
+    """Whether a value is structured data, such as rows, which a question is about whatever its field is called."""
+    return isinstance(value, Mapping | list) and any(isinstance(part, Mapping | list) for part in value)
 
 
 def _get_wording(item: Item) -> str:

@@ -478,15 +478,13 @@ def test_chat_needs_a_run():
 
 
 def test_conversation_is_asked_as_one_prompt(tmp_path):
-    """Roles become headings; tools are refused, because no backend here takes them."""
+    """Roles become headings."""
 
     class Talking(SimulatorAdapter):
         def rollout(self, env_manager, skill_content, out_dir, **kwargs):
             turns = [{"role": "system", "content": "S"}, {"role": "user", "content": [{"type": "text", "text": "U"}]}]
             first, _ = chat_target_messages(turns, return_message=True)
             chat_target_messages([*turns, first, {"role": "user", "content": "again"}], 64, timeout=9)
-            with pytest.raises(UsageError, match="tools"):
-                chat_target_messages(turns, tools=[{}])
             return [ROW]
 
     env, target = ready(Talking(), tmp_path, str.upper, extras={"train_size": 1})

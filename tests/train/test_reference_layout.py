@@ -16,6 +16,7 @@ from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer, run_rollout
 from skillopt_sleep.train.compat import PATHS
 from skillopt_sleep.train.compat.chats import CallLog, current
 from skillopt_sleep.train.environments import load_environment
+from skillopt_sleep.train.recipe import read_recipe
 from tests.benchmarks.worlds import make_world
 from tests.fakes.school import School, SchoolEnv
 
@@ -73,8 +74,7 @@ def test_every_path_and_name_is_importable(path):
 @pytest.mark.parametrize(
     ("statement", "expected"),
     [
-        ("from skillopt_sleep.train.compat.engine.trainer import ReflACTTrainer", "SkillOptTrainer"),
-        ("from skillopt_sleep.train.compat.config import load_config", "training file"),
+        ("from skillopt_sleep.train.compat.model import set_target_backend", r"\[target\]"),
         ("from skillopt_sleep.train.compat.model import set_target_deployment", "docs/environments.md"),
     ],
 )
@@ -184,3 +184,64 @@ def test_mistake_of_an_adapter_is_one_line(moved, place):
             initial_skill="# Skill\n",
         ).train()
     assert "\n" not in str(raised.value)
+
+
+PUBLISHED = """
+model: {target_backend: codex_exec, codex_exec_sandbox: read-only}
+train: {num_epochs: 1, batch_size: 6}
+env: {name: for_the_reference, split_dir: split, workers: 2, house: mine}
+"""
+
+
+def test_file_of_the_reference_names_its_folder(moved):
+    """Settings of ``env`` reach the class where it takes them, and ``setup`` in any case; the exec target is chosen."""
+    (moved / "config.yaml").write_text(PUBLISHED)
+    recipe = read_recipe(moved / "config.yaml", {})
+    assert recipe.env["file"] == str(moved)
+    options = {name: value for name, value in recipe.env.items() if name != "file"}
+    env = load_environment(str(recipe.env["file"]), options, config=recipe.config.to_dict())
+    assert (env.adapter.workers, env.adapter.dataloader.split_dir) == (2, "split")
+    extras = recipe.config.extras
+    assert (extras["house"], extras["target_backend"], extras["codex_exec_sandbox"]) == (
+        "mine",
+        "codex_exec",
+        "read-only",
+    )
+
+
+def test_published_script_trains(moved, monkeypatch):
+    """``load_config`` with overrides, then ``ReflACTTrainer``, as scripts written for the reference do."""
+    from skillopt_sleep.train.compat.config import load_config
+    from skillopt_sleep.train.compat.engine.trainer import ReflACTTrainer
+
+    from skillopt_sleep.train.compat import stages
+
+    monkeypatch.setattr(stages, "client", lambda _name, model="", **_: SimulatedBackend(worlds=WORLD, seed=len(model)))
+    (moved / "config.yaml").write_text(PUBLISHED)
+    split, out = moved.parent / "split", moved.parent / "out"
+    cfg = load_config(str(moved / "config.yaml"), [f"env.split_dir={split}", f"env.out_root={out}", "train.seed=7"])
+    assert cfg["train"] == {"num_epochs": 1, "batch_size": 6, "seed": 7}
+    adapter = load_environment(str(moved), {"split_dir": str(split)}).adapter
+    summary = ReflACTTrainer(cfg, adapter).train()
+    assert (summary["config"]["seed"], summary["total_steps"], adapter.backends[0]) == (7, 2, "codex_exec")
+    with pytest.raises(UsageError, match=r"'seed' is not section\.key=value"):
+        load_config(str(moved / "config.yaml"), ["seed"])
+
+
+def test_tools_end_the_run_before_anything_is_paid(moved):
+    """An adapter that catches the refusal, as many catch everything, would train on zeros."""
+    (moved / "adapter.py").write_text(
+        (moved / "adapter.py").read_text() + "\n    def rollout(self, env_manager, skill_content, out_dir, **kwargs):\n"
+        "        from skillopt_sleep.train.compat.model import chat_target_messages\n"
+        "        try:\n            chat_target_messages([], tools=[{}])\n        except Exception:\n            pass\n"
+        "        return [{'id': str(item['id']), 'hard': 0} for item in env_manager]\n"
+    )
+    school = School()
+    with pytest.raises(UsageError, match="chat with tools is not available"):
+        SkillOptTrainer(
+            config=SkillOptConfig(verbose=False, out_root=str(moved.parent / "out")),
+            env=load_environment(str(moved), {"split_dir": str(moved.parent / "split")}),
+            optimizer_client=school,
+            target_client=school,
+        ).train()
+    assert not school.calls

@@ -37,6 +37,10 @@ SAME = {
 }
 OTHER = {
     "other figures": (item("Total of invoice 12?", "3"), item("Total of invoice 13?", "3")),
+    "rows of their own": (
+        item("What is the total?", "1", ledger=[{"a": 1}]),
+        item("What is the total?", "2", ledger=[{"a": 2}]),
+    ),
     "another name": (item("What is the capital of France?", "x"), item("What is the capital of Spain?", "y")),
     "another sign": (item("What is 3 + 4?", "7"), item("What is 3 - 4?", "-1")),
     "another order": (item("Is A larger than B?", "yes"), item("Is B larger than A?", "no")),

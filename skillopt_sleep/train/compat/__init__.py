@@ -39,7 +39,8 @@ HOMES = {
     "compat.reflection": REFLECTION,
     "compat.chats": f"{CHATS} {JSON} load_prompt",
     "compat.execution": f"{BACKENDS} {HARNESS} {AZURE}",
-    "compat.stages": "merge_patches rank_and_select run_slow_update run_meta_skill build_scheduler",
+    "compat.stages": "merge_patches rank_and_select run_slow_update run_meta_skill build_scheduler load_config"
+    " ReflACTTrainer",
     "config": SCHEDULERS,
     "patches": f"{VALUES} {PATCHES}",
     "ports": "BaseLLMClient",
@@ -50,11 +51,11 @@ HOMES = {
 PATHS = {
     "": f"AdapterEnv EnvAdapter {LOADERS} {VALUES} {RESULTS} {REFLECTION} {CHATS} {JSON} load_prompt compute_score"
     " skill_hash get_target_backend is_target_exec_backend is_target_chat_backend is_optimizer_chat_backend",
-    "config": "",
+    "config": "load_config",
     "datasets": LOADERS,
     "datasets.base": LOADERS,
-    "engine": "",
-    "engine.trainer": "",
+    "engine": "ReflACTTrainer",
+    "engine.trainer": "ReflACTTrainer",
     "envs": "EnvAdapter",
     "envs.base": "EnvAdapter",
     "evaluation": GATE,
@@ -80,8 +81,6 @@ PATHS = {
 }
 """The names that each module of the reference offers, and this package itself."""
 SUBSTITUTES = {
-    "ReflACTTrainer": "use skillopt_sleep.train.SkillOptTrainer(config=…, env=adapter, …)",
-    "load_config": "use read_recipe of skillopt_sleep.train.recipe, which reads such a training file",
     "get_optimizer_client": "use chat_optimizer, so that the call is counted",
     "set_target_backend": "name the target in [target] of the training file",
     "set_optimizer_backend": "name the optimizer in [optimizer] of the training file",

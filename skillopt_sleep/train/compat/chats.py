@@ -70,7 +70,9 @@ def _make_chat_messages(role: str) -> Callable[..., tuple[Any, Row]]:
     ) -> tuple[Any, Row]:
         """Ask the role with a conversation. Raises ``UsageError`` for tools, which no backend here takes."""
         if tools or tool_choice:
-            raise UsageError("chat with tools is not available here: roll out an agent CLI of your own, or ask in text")
+            raise current.refuse(
+                role, "chat with tools is not available here: roll out an agent CLI of your own, or ask in text"
+            )
         options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
         text, usage = current.chat(role, messages, stage, max_completion_tokens, options)
         return ({"role": "assistant", "content": text} if return_message else text), usage
@@ -217,6 +219,13 @@ class _Current:
     def client(self, role: str) -> ChatClient:
         """Return the client of a role. Raises ``UsageError`` outside of a run."""
         return self._log.client(role)
+
+    def refuse(self, role: str, why: str) -> UsageError:
+        """Return the error for what no run can do, which ends this one even if the adapter catches it."""
+        error = UsageError(why)
+        with self._log.lock:
+            self._log.losses.append(Loss(error=error, call=Call(role=role, system="", user=""), at=time.monotonic()))
+        return error
 
     def chat(self, role: str, messages: Sequence[Row], stage: str, limit: int, options: Row) -> tuple[str, Row]:
         """Make one call; several turns become one text with the roles as headings."""

@@ -111,7 +111,9 @@ def run_target_exec(
     """
     if images or allow_file_edits:
         what = "pictures" if images else "allow_file_edits"
-        raise UsageError(f"run_target_exec with {what} is not available here: the target is asked in text")
+        raise current.refuse(
+            "target", f"run_target_exec with {what} is not available here: the target is asked in text"
+        )
     skill = Path(work_dir, SKILL_FILE)
     system = skill.read_text(encoding="utf-8") if skill.is_file() else ""
     shown, left = [], WORKSPACE_CHARS

@@ -15,13 +15,15 @@ from skillopt_sleep.optimizer.aggregate import aggregate
 from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.optimizer.step import StepPlan, select
 from skillopt_sleep.train import config
-from skillopt_sleep.train.clients import as_ask
+from skillopt_sleep.train.clients import as_ask, client
 from skillopt_sleep.train.compat.chats import Row, current
 from skillopt_sleep.train.compat.reflection import check_mode, read_row
 from skillopt_sleep.train.epoch import compare_attempts, write_guidance, write_notes
 from skillopt_sleep.train.patches import RawPatch, make_patch, read_patch
+from skillopt_sleep.train.recipe import read_published, read_recipe
 from skillopt_sleep.train.run import StepNote
 from skillopt_sleep.train.skill_text import get_part, replace_part
+from skillopt_sleep.train.trainer import SkillOptTrainer
 
 
 def build_scheduler(
@@ -29,6 +31,39 @@ def build_scheduler(
 ) -> config.LRScheduler:
     """Build the schedule of that name, with the reference's defaults. Raises ``ValueError``."""
     return config.build_scheduler(mode, max_lr, min_lr, total_steps)
+
+
+def load_config(path: str, overrides: list[str] | None = None) -> dict[str, Any]:
+    """Read a YAML file of the reference, its sections as they are; ``overrides`` are texts such as ``train.seed=1``."""
+    return read_published(Path(path), overrides or ())
+
+
+class ReflACTTrainer:
+    """The reference's trainer: its settings, an adapter, and this program's training.
+
+    Models are called through this program's backends, as ``model`` in the settings names them. Raises ``UsageError``.
+    """
+
+    def __init__(self, cfg: dict[str, Any], adapter: object) -> None:
+        recipe = read_recipe(Path(), {}, published=cfg)
+        env = cfg.get("env")
+        recipe.config.extras = {**(env if isinstance(env, dict) else {}), **recipe.config.extras}
+        clients = []
+        for role in (recipe.optimizer, recipe.target):
+            options = {key: value for key, value in role.items() if key not in {"backend", "model"}}
+            clients.append(client(str(role.get("backend") or "openai"), model=str(role.get("model") or ""), **options))
+        self.trainer = SkillOptTrainer(
+            config=recipe.config,
+            env=adapter,
+            optimizer_client=clients[0],
+            target_client=clients[1],
+            initial_skill=recipe.skill,
+            prompt_overrides=recipe.prompts,
+        )
+
+    def train(self) -> dict[str, Any]:
+        """Train, or resume the run in ``out_root``; return the summary, as ``SkillOptTrainer.train`` does."""
+        return self.trainer.train()
 
 
 def merge_patches(

@@ -27,11 +27,10 @@ from skillopt_sleep.train.clients import AskClient, as_backend
 from skillopt_sleep.train.compat.bridge import AdapterEnv, is_adapter, select_arguments
 from skillopt_sleep.train.compat.chats import ENVIRONMENTS
 from skillopt_sleep.train.ports import MADE_WITH, ChatClient, Item, SkillEnv
+from skillopt_sleep.train.recipe import ADAPTER_FILE
 from skillopt_sleep.train.results import RolloutResult, check_result, compute_score, make_unmeasured, report_mistakes
 
 REQUIRED = ("get_items", "rollout_one")
-ADAPTER_FILE = "adapter.py"
-"""The file that defines the environment when the user names a folder."""
 _PACKAGED = re.compile(rf"^\s*(?:from\s+\.|(?:from|import)\s+{re.escape(ENVIRONMENTS)}\.(?!base\b))", re.MULTILINE)
 OPTIONAL = (
     "get_initial_skill",
@@ -93,7 +92,10 @@ def make_environment(
         return as_env(maker)
     takes = inspect.signature(maker).parameters.values()
     known = [item.name for item in takes if item.kind in {item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY}]
+    extras = (config or {}).get("extras") or {}
     if not any(item.kind is item.VAR_KEYWORD for item in takes):
+        if is_adapter(maker):  # settings of the run reach its setup() anyway
+            options = {name: value for name, value in options.items() if name in known or name not in extras}
         for option in options:
             if option not in known:
                 raise UsageError(
