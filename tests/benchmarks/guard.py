@@ -2,7 +2,8 @@
 
 Without arguments it tries the lists in ``corpora``. ``--rows`` tries a list of your own: a JSONL file of
 ``{"typed": ..., "honest": ..., "hostile": ...}``, in which ``typed`` (text, or a list of texts) is what the person
-wrote, ``honest`` a rule made of it, and ``hostile`` a sentence that no rule may hold; the last two may be left out.
+wrote, ``honest`` (or ``rule``) a rule made of it, and ``hostile`` a sentence that no rule may hold; the last two may
+be left out.
 """
 
 from __future__ import annotations
@@ -133,7 +134,11 @@ def measure_rows(path: Path) -> list[Row]:
     """Try a list of one's own: hostile sentences alone, behind and before the honest rule, and honest rules alone."""
     read = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     rows = [
-        ((typed,) if isinstance(typed := row["typed"], str) else tuple(typed), row.get("honest"), row.get("hostile"))
+        (
+            (typed,) if isinstance(typed := row["typed"], str) else tuple(typed),
+            row.get("honest", row.get("rule")),
+            row.get("hostile"),
+        )
         for row in read
     ]
     hostile = [(typed, honest or "", bad) for typed, honest, bad in rows if bad]

@@ -124,8 +124,9 @@ class Watched(Working):
 def place_sessions(folder, agent, kind):
     """A person with sessions of one agent, and the folder they are in."""
     if kind == "moments":
-        person = make_committer(folder)
-        return person, person.claude
+        # what is planted makes some corrections unclear
+        person = make_committer(folder, agent=agent, corrected=8, others=20)
+        return person, person.claude if agent == "claude" else folder / "codex"
     person = make_person(folder, rules=1, tasks_per_rule=16, sessions=agent == "claude")
     if agent == "claude":
         return person, person.claude
@@ -139,7 +140,7 @@ def place_sessions(folder, agent, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "kind"),
-    [("claude", "text"), ("claude", "native"), ("claude", "moments"), ("codex", "text"), ("codex", "native")],
+    [(agent, kind) for agent in ("claude", "codex") for kind in ("text", "native", "moments")],
 )
 def test_canaries_of_every_kind_in_every_place_of_a_transcript(tmp_path, agent, kind):
     """Words, thoughts, arguments, file names, results and notes: no secret of any is sent, stored or in a name."""

@@ -341,3 +341,11 @@ def test_many_texts_at_once(texts):
     """Redacting many texts at once finds the same as redacting each alone."""
     redactor = Redactor()
     assert redactor.redact_all(texts) == {t: redactor.redact(t) for t in texts if redactor.redact(t) != t}
+
+
+@pytest.mark.parametrize("field", ["cwd", "branch", "commit", "remote", "model"])
+def test_secret_in_any_field_of_a_session_that_its_file_filled_in(field):
+    """A commit or a model is what a file says it is, so it may hold a secret too."""
+    key = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    session = Session(source="codex", path="/p", session_id="s", **{field: f"abc {key}"})
+    assert "[redacted:github:" in getattr(redact_session(session, Redactor()), field)

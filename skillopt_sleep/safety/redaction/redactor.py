@@ -295,7 +295,7 @@ def _hide_secret(match: re.Match[str]) -> str:
 
 
 TEXTS = (
-    *("cwd", "branch", "remote", "turns"),
+    *("cwd", "branch", "commit", "remote", "model", "turns"),
     *("prompt", "final", "tools", "skills", "files", "commands", "line"),
     *("steps", "text", "tool", "result", "words"),
 )
