@@ -6,7 +6,6 @@ the part, or without it? A part that does harm is taken out of the base at once,
 
 from __future__ import annotations
 
-import enum
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent
 from skillopt_sleep.gate.pairs import PairedPlan, PairRow
-from skillopt_sleep.gate.rule import GO_ON_AT, PAIRS_A_LIFE, Verdict, decide, is_enough_measured
+from skillopt_sleep.gate.rule import GO_ON_AT, PAIRS_A_LIFE, Effect, Verdict, decide, is_enough_measured
 from skillopt_sleep.gate.tally import WINS_A_REQUEST, Lost, Result, Tally
 from skillopt_sleep.gate.trial import MeasureAll, RuleTrial, TaskT, run_rule_trials
 from skillopt_sleep.model.call import Expected
@@ -27,15 +26,6 @@ FORECAST_PARTS = 400
 """Made-up parts that a forecast tries at most, about a second of work."""
 MARGIN = 1.15
 """How much further a forecast reaches than the cheapest and the dearest of its made-up documents."""
-
-
-class Effect(enum.StrEnum):
-    """What the trial of a part shows."""
-
-    CARRIES = "carries weight"
-    HARMS = "does harm"
-    NONE = "no effect seen"
-    UNMEASURED = "not measured"
 
 
 class PartTrial(RuleTrial[TaskT]):

@@ -49,6 +49,15 @@ ROUNDING = 1e-9
 """Tolerance for inexact grades such as 0.3: 0.4 - 0.3 exceeds 0.1 by rounding alone."""
 
 
+class Effect(enum.StrEnum):
+    """What the trial of a part shows."""
+
+    CARRIES = "carries weight"
+    HARMS = "does harm"
+    NONE = "no effect seen"
+    UNMEASURED = "not measured"
+
+
 class Verdict(enum.StrEnum):
     """What a night can say about an edit."""
 

@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.mining.fault import locate_steps
-from skillopt_sleep.mining.moment_tasks import Talk, build_moment_tasks, find_siblings, list_wanted, renew_proof
-from skillopt_sleep.mining.moments import find_moments
-from skillopt_sleep.mining.references import Proved, prove, settle
 from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.ports import PairJudge, Source
 from skillopt_sleep.model.session import Feedback, Place, Session, SessionFile, SessionKey, Skip, Turn, list_typed
@@ -24,6 +20,8 @@ from skillopt_sleep.night.ports import Inbox
 from skillopt_sleep.night.report import Counts, NightReport
 
 if TYPE_CHECKING:
+    from skillopt_sleep.mining.moment_tasks import Talk
+    from skillopt_sleep.mining.references import Proved
     from skillopt_sleep.night.plan import Kit
     from skillopt_sleep.optimizer.replay import Models
 
@@ -194,6 +192,8 @@ def find_moment_tasks(
     ``models`` nobody is asked, and only references that were proven earlier count as proven. Raises ``FatalBackend``
     and ``BudgetSpent``; what was found out until then is kept.
     """
+    from skillopt_sleep.mining.moment_tasks import build_moment_tasks, renew_proof  # noqa: PLC0415  a harvest alone mines nothing
+
     alone = frozenset(
         (origin.session_id, fold(origin.words))
         for task in (*known, *mined)
@@ -233,6 +233,9 @@ def _read_talk(
     corrected_only: bool = False,
 ) -> Talk | None:
     """Return a session with its moments; None where nothing is known of what the agent did."""
+    from skillopt_sleep.mining.moment_tasks import Talk  # noqa: PLC0415  a harvest alone mines nothing
+    from skillopt_sleep.mining.moments import find_moments  # noqa: PLC0415  a harvest alone mines nothing
+
     session = kit.inbox.load_whole(key)
     if corrected_only and not any(turn.feedback is Feedback.CORRECTION for turn in session.turns):
         return None
@@ -247,10 +250,12 @@ def _read_talk(
 
 def _locate(talk: Talk, models: Models | None) -> Talk:
     """Return a session with the steps that a model names; without models, with those of rules."""
+    from skillopt_sleep.mining import fault, moment_tasks  # noqa: PLC0415  a harvest alone mines nothing
+
     if models is None:
         return talk
-    wanted, ask = list_wanted(talk), models.optimizer
-    located = locate_steps(wanted, talk.session, talk.conversation, ask, models.parallel)
+    wanted, ask = moment_tasks.list_wanted(talk), models.optimizer
+    located = fault.locate_steps(wanted, talk.session, talk.conversation, ask, models.parallel)
     named = {moment.id: moment for moment in located}
     return replace(talk, moments=tuple(named.get(moment.id, moment) for moment in talk.moments))
 
@@ -269,6 +274,8 @@ def _read_unexamined(
     models: Models | None,
 ) -> list[Talk]:
     """Return the sessions with moments of which the archive has none: they were mined before there were moments."""
+    from skillopt_sleep.mining.moment_tasks import list_wanted  # noqa: PLC0415  a harvest alone mines nothing
+
     examined = {
         origin.session_id for task in known if isinstance(task.reference, MomentReference) for origin in task.origins
     }
@@ -281,6 +288,8 @@ def _read_unexamined(
 
 
 def _prove(moments: Sequence[TaskRecord], kit: Kit, models: Models | None) -> Proved:
+    from skillopt_sleep.mining.references import prove, settle  # noqa: PLC0415  a harvest alone mines nothing
+
     if models is None:
         return settle(moments, kit.proofs, "")
     judge = models.judges.get("moment")
@@ -297,6 +306,8 @@ def _find_siblings(
     alone: frozenset[tuple[str, str]],
 ) -> list[TaskRecord]:
     """Return tasks where a lesson also applies: of a new lesson in the latest sessions, of any other in tonight's."""
+    from skillopt_sleep.mining.moment_tasks import find_siblings  # noqa: PLC0415  a harvest alone mines nothing
+
     lessons = [task for task in moments if may_vote(task)]
     searched = {name.rpartition("-")[0] for name in known}
     fresh = [task for task in lessons if f"s-{task.id.removeprefix('m-')}" not in searched]

@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.noise import ENOUGH, SUSPICIOUS, AATest, NoiseReport
-from skillopt_sleep.gate.part_trial import Effect
-from skillopt_sleep.gate.rule import Verdict, exact_error
+from skillopt_sleep.gate.rule import Effect, Verdict, exact_error
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.call import Expected, Spend
 from skillopt_sleep.model.task import DECIDING, Shortfall

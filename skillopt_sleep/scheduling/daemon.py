@@ -58,7 +58,7 @@ def attend_forever(
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # it warns that a night takes longer than a tick
     scheduler = _Scheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(1)})
-    scheduler.add_listener(_ErrorLog(log), EVENT_JOB_ERROR)
+    scheduler.add_listener(_log_errors(log), EVENT_JOB_ERROR)
     job = scheduler.add_job(
         attendant.look,
         WakeTrigger(attendant),
@@ -147,18 +147,16 @@ class _Scheduler(BackgroundScheduler):  # type: ignore[misc]  # the library has 
             self.cause_of_death = why
 
 
-class _ErrorLog:
-    """Logs an unforeseen error once, which the scheduler library would hide."""
+def _log_errors(log: Callable[[str], None]) -> Callable[[JobExecutionEvent], None]:
+    """Return a listener that logs an unforeseen error once, which the scheduler library would hide."""
+    last = [""]
 
-    def __init__(self, log: Callable[[str], None]) -> None:
-        self._log = log
-        self._last = ""
+    def listen(event: JobExecutionEvent) -> None:
+        last.append(f"{type(event.exception).__name__}: {event.exception}")
+        if last.pop(0) != last[0]:
+            log(f"an error of this program ({last[0]}); trying again in a minute")
 
-    def __call__(self, event: JobExecutionEvent) -> None:
-        why = f"{type(event.exception).__name__}: {event.exception}"
-        if why != self._last:
-            self._log(f"an error of this program ({why}); trying again in a minute")
-        self._last = why
+    return listen
 
 
 class _Bell:

@@ -157,6 +157,8 @@ class TaskScheduler:
         """Say that it was never tried."""
         return NEVER_RUN
 
+    check = find_obstacle
+
     def install(self) -> Mapping[str, int]:
         """Refuse: raises ``UsageError``."""
         raise UsageError(NEVER_RUN)
@@ -164,10 +166,6 @@ class TaskScheduler:
     def remove(self, folders: Mapping[str, int]) -> bool:  # noqa: ARG002
         """Do nothing, because nothing is ever installed."""
         return False
-
-    def check(self) -> str:
-        """Say that it was never tried."""
-        return NEVER_RUN
 
     def read_environment(self) -> Mapping[str, str]:
         """Return nothing: it was never tried."""

@@ -23,8 +23,6 @@ T = TypeVar("T")
 
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
-PRIVATE = ""
-"""The file name for which SQLite opens a private temporary database, deleted when it is closed."""
 WORTH_RELEASING = 16 * 2**20
 """Bytes of a file that may be empty; above, it is written anew once a quarter of it is."""
 COPY_CACHE = 32_768
@@ -64,7 +62,7 @@ class Database:
             raise DiskError(f"{path} is gone, but there is a copy of it; {RESTORE}")
         try:
             if as_copy:
-                self._connect(PRIVATE)
+                self._connect("")  # SQLite opens a private temporary database, and deletes it when it is closed
                 self._connection.execute(f"PRAGMA cache_size = -{COPY_CACHE}")
                 self._load_copy()
             else:

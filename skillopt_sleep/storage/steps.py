@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError
-from skillopt_sleep.mining.references import KeptProof
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.session import Conversation, Session, list_typed
 from skillopt_sleep.model.task import TaskRecord
@@ -52,10 +51,6 @@ class StepArchive:
             "SELECT source, path FROM steps_due LEFT JOIN sessions USING (source, path) ORDER BY ended_at, path"
         )
         return tuple((row[0], row[1]) for row in rows)
-
-    def is_due(self, source: str, path: str) -> bool:
-        """Whether a session was filed with more than is kept of it."""
-        return bool(self._database.rows("SELECT 1 FROM steps_due WHERE source = ? AND path = ?", (source, path)))
 
     def keep(self, source: str, path: str, conversation: Conversation | None) -> None:
         """Replace what is kept of a session, which is then no longer due; None keeps what was kept before."""
@@ -320,6 +315,8 @@ def _delete_tasks(
 
 def _delete_proofs(database: Database, connection: sqlite3.Connection, moments: Collection[str]) -> int:
     """Delete what was found out about the checks of moments; return how many."""
+    from skillopt_sleep.mining.references import KeptProof  # noqa: PLC0415  a harvest forgets nothing
+
     rows = database.rows("SELECT digest, data FROM moment_checks")
     gone = [row["digest"] for row in rows if decode_json(row["data"], KeptProof).moment in moments]
     connection.executemany("DELETE FROM moment_checks WHERE digest = ?", [(digest,) for digest in gone])

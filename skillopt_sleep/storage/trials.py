@@ -13,13 +13,13 @@ import msgspec
 from skillopt_sleep.gate.account import Account, Tried, compute_account
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.gate.rule import Verdict
-from skillopt_sleep.mining.references import JudgedPair, KeptProof
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 
 if TYPE_CHECKING:
     from skillopt_sleep.gate.account import Position
     from skillopt_sleep.gate.noise import BaseReplay
+    from skillopt_sleep.mining.references import JudgedPair, KeptProof
     from skillopt_sleep.night.report import SealedTest
 
 RECALLED = 24
@@ -176,12 +176,16 @@ class MomentProofs:
 
     def checks(self) -> Mapping[str, KeptProof]:
         """Return what became of every check that was asked for, by the digest of its moment."""
+        from skillopt_sleep.mining.references import KeptProof  # noqa: PLC0415  `status` proves nothing
+
         rows = self._database.rows("SELECT data FROM moment_checks")
         kept = (decode_json(row["data"], KeptProof) for row in rows)
         return {proof.digest: proof for proof in kept}
 
     def judged(self, judge: str) -> tuple[JudgedPair, ...]:
         """Return the recorded pairs that a judge was asked about, in the order they were kept."""
+        from skillopt_sleep.mining.references import JudgedPair  # noqa: PLC0415  `status` proves nothing
+
         rows = self._database.rows(
             "SELECT judge, moment, digest, separates FROM judged_moments WHERE judge = ? ORDER BY rowid", (judge,)
         )
@@ -192,6 +196,8 @@ class MomentProofs:
 
     def keep(self, found: Sequence[KeptProof | JudgedPair]) -> None:
         """Store each result once; the first one stays."""
+        from skillopt_sleep.mining.references import KeptProof  # noqa: PLC0415  `status` proves nothing
+
         with self._database.transaction() as connection:
             for item in found:
                 if isinstance(item, KeptProof):

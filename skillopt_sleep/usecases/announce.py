@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
@@ -226,6 +225,8 @@ def notify_desktop(workspace: Workspace) -> None:
         return  # `announce` has reported it
     if not text:
         return
+    import subprocess
+
     command = _build_notification(workspace.env, text.removeprefix("SkillOpt-Sleep: "))
     bus = Path(f"/run/user/{os.getuid()}/bus") if hasattr(os, "getuid") else Path()
     env = {"DBUS_SESSION_BUS_ADDRESS": f"unix:path={bus}"} if bus.is_socket() else {}  # cron gives none

@@ -136,7 +136,7 @@ def load_steps(workspace: Workspace, source: str, path: str) -> Conversation | N
     """
     archive = workspace.steps
     archived = archive.load(source, path)
-    if archived is not None and not archive.is_due(source, path):
+    if archived is not None and (source, path) not in archive.due():
         return archived
     reader = _list_readers(build_sources(workspace)).get(source)
     file = _describe_file(path)

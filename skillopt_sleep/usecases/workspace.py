@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillopt_sleep.calls.clock import SystemClock
-from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.ports import Backend
 from skillopt_sleep.registry import Kind, require
@@ -128,10 +127,6 @@ class Workspace:
         Live files that a killed adopt or revert left half changed are restored first, in a dry run as well.
         """
         path = self.data_dir / DATABASE
-        if not path.exists() and path.with_name("sleep.db.copy").exists():
-            raise DiskError(
-                f"{path} is missing, but a copy of it exists; to restore it: skillopt-sleep doctor --repair"
-            )
         database = Database(path, extra_schema=staging.SCHEMA, as_copy=self.dry_run)
         if not database.rows("SELECT 1 FROM swaps LIMIT 1"):
             return database

@@ -223,7 +223,7 @@ def test_database_that_is_gone(tmp_path):
             path.unlink()
     done = run("status", *person.places)
     assert done.returncode == 7
-    assert "is missing, but a copy of it exists" in done.stderr
+    assert "is gone, but there is a copy of it" in done.stderr
     assert run("doctor", "--repair", *person.places).returncode == 0
     assert run("show", *person.places).returncode == 0
 
