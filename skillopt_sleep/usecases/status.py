@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import msgspec
 
 from skillopt_sleep import __version__
 from skillopt_sleep.errors import UsageError
+from skillopt_sleep.model.text import sha256
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport
 from skillopt_sleep.reports.status import Status
 from skillopt_sleep.storage.files import is_held, make_own_folder, write_atomic
@@ -126,7 +126,7 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
 def _name_state(report: NightReport, status: str, since: Mapping[str, str]) -> str:
     """Return a name for everything that a night's page shows and that can change later."""
     live = [since.get(applied.edit.id, "") for applied in (*report.applied_edits, *report.held_edits)]
-    return hashlib.sha256(msgspec.json.encode((__version__, report.updated_at, status, live))).hexdigest()[:16]
+    return sha256(msgspec.json.encode((__version__, report.updated_at, status, live)))[:16]
 
 
 def _is_drawn(page: Path, state: str) -> bool:
