@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from skillopt_sleep.cli.options import (
-    as_json,
     get_program_name,
     list_place_arguments,
     open_workspace,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 @click.option("--undecided", is_flag=True, help="Also adopt undecided edits; recorded as adopted by hand.")
 @click.option("--reword", is_flag=True, help="Open the rules in $VISUAL or $EDITOR first; your words were not tried.")
 @place_options
-@as_json
 def adopt_command(
     night: str | None, edits: tuple[str, ...], undecided: bool, reword: bool, as_json: bool, **flags: Json | Path
 ) -> None:
@@ -90,7 +88,6 @@ def _ask_for_words(edits: Sequence[EditRecord]) -> dict[str, str]:
 @click.option("--edit", metavar="ID", help="Revert only this edit.")
 @click.option("--list", "listing", is_flag=True, help="List what is live and can be undone; change nothing.")
 @place_options
-@as_json
 def revert_command(night: str | None, edit: str | None, listing: bool, as_json: bool, **flags: Json | Path) -> None:
     """Undo what NIGHT (default: the latest adopted one) changed, or one edit; the rest of every file stays as it is.
 
@@ -169,7 +166,6 @@ def _list_live(workspace: Workspace, *, as_json: bool) -> None:
 
 @click.group("checks", invoke_without_command=True)
 @place_options
-@as_json
 @click.pass_context
 def checks_command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> None:
     """List the commands that may score replays, and others that your sessions use often.
@@ -192,7 +188,6 @@ def checks_command(context: click.Context, /, as_json: bool, **flags: Json | Pat
 @click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
 @click.option("--seconds", type=float, default=300.0, show_default=True, help="Time limit of each run.")
 @place_options
-@as_json
 @click.pass_obj
 def approve(
     given: dict[str, Json | Path], /, *, commands: tuple[str, ...], seconds: float, as_json: bool, **flags: Json | Path
@@ -211,7 +206,6 @@ def approve(
 @checks_command.command("remove")
 @click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
 @place_options
-@as_json
 @click.pass_obj
 def remove(given: dict[str, Json | Path], /, *, commands: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
     """Remove approved COMMANDs: by their ids, or as they were approved."""

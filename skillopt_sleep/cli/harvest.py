@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     help="Find tasks by rules and write them to this file for review.",
 )
 @place_options
-@as_json
 def harvest_command(
     sessions: bool, everything: bool, tasks_out: Path | None, as_json: bool, **flags: Json | Path
 ) -> None:

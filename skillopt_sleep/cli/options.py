@@ -67,7 +67,9 @@ place_options = _combine(
     ),
     data_dir_option,
     click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; a.b.c=v for tables."),
+    as_json,
 )
+"""Options of every command that works on a project."""
 night_options = _combine(
     click.option("--backend", help=f"Agent or API to call: {BACKENDS}.  [default: claude]"),
     click.option("--target-backend", help="Backend of the model that should improve."),
@@ -109,7 +111,9 @@ night_options = _combine(
     click.option("--max-calls-day", type=int, help="Cap on calls of all projects together, noon to noon; 0: none."),
     click.option("--max-tokens-day", type=int, help="Cap on tokens of all projects together, noon to noon; 0: none."),
     click.option("--max-usd-day", type=float, help="Cap on dollars of all projects together, noon to noon; 0: none."),
+    place_options,
 )
+"""Options of every command that works as a night does."""
 
 
 run_options = _combine(

@@ -17,7 +17,6 @@ from skillopt_sleep.cli.options import (
     list_place_arguments,
     night_options,
     open_workspace,
-    place_options,
     print_answer,
     print_json,
     print_page,
@@ -56,8 +55,6 @@ DEMO_SETTINGS = "settings.toml"
     "--wait", type=click.FloatRange(0, 1440), default=0.0, help="Minutes to wait while another night is running."
 )
 @night_options
-@place_options
-@as_json
 def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, **flags: Json | Path) -> None:
     """Run one night, or continue the one that was interrupted.
 
@@ -144,8 +141,6 @@ def demo_command(folder: Path | None, world: str, as_json: bool) -> None:
 @click.command("audit")
 @click.option("--tasks", "task_file", type=click.Path(path_type=Path), help="Replay these reviewed tasks instead.")
 @night_options
-@place_options
-@as_json
 def audit_command(task_file: Path | None, as_json: bool, **flags: Json | Path) -> None:
     """A/A test: test your files against themselves, the way a night tests a change, within its caps.
 
@@ -169,8 +164,6 @@ def audit_command(task_file: Path | None, as_json: bool, **flags: Json | Path) -
 @click.option("--limit", type=click.IntRange(min=1), help="Most requests to replay.  [default: 40]")
 @click.option("--dry-run", is_flag=True, help="Print the price; call no model, write nothing.")
 @night_options
-@place_options
-@as_json
 def try_command(
     *,
     path: Path,

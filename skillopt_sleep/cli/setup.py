@@ -49,7 +49,6 @@ AGENT = click.Choice([agent.name for agent in all_agents() if agent.plugin])
 @click.option("--plugin/--no-plugin", default=None, help="Install the plugin into that agent.  [default: yes]")
 @click.option("--yes", is_flag=True, help="Take the default for every answer not given.")
 @place_options
-@as_json
 def setup_command(yes: bool, as_json: bool, **flags: Json | Path) -> None:
     """Set everything up: four questions, what your sessions tell, then the plugin and the nightly run.
 
@@ -223,7 +222,6 @@ def plugin_command() -> None:
 @plugin_command.command("install")
 @click.argument("agent", type=AGENT)
 @place_options
-@as_json
 def install_plugin_command(agent: str, as_json: bool, **flags: Json | Path) -> None:
     """Install the plugin into AGENT with the agent's own commands, or update it to this version."""
     from skillopt_sleep.usecases.plugins import install_plugin
@@ -234,7 +232,6 @@ def install_plugin_command(agent: str, as_json: bool, **flags: Json | Path) -> N
 @plugin_command.command("uninstall")
 @click.argument("agent", type=AGENT)
 @place_options
-@as_json
 def uninstall_plugin_command(agent: str, as_json: bool, **flags: Json | Path) -> None:
     """Remove the plugin from AGENT, with the files installed beside it."""
     from skillopt_sleep.usecases.plugins import uninstall_plugin
@@ -253,8 +250,6 @@ def _print_steps(steps: Iterable[str], *, as_json: bool) -> list[str]:
 
 @click.command("settings")
 @night_options
-@place_options
-@as_json
 def settings_command(as_json: bool, **flags: Json | Path) -> None:
     """Print every setting, its value and where the value came from: default, file, variable or flag."""
     workspace = open_workspace(flags)

@@ -11,7 +11,6 @@ import click
 
 from skillopt_sleep.cli.options import (
     all_option,
-    as_json,
     get_program_name,
     list_place_arguments,
     night_options,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 @click.command("status")
 @place_options
 @all_option
-@as_json
 def status_command(everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """Show the last nights of this project and what waits for you: proposals, sessions, an interrupted night."""
     from skillopt_sleep.reports.status import describe_status
@@ -48,7 +46,6 @@ def status_command(everything: bool, as_json: bool, **flags: Json | Path) -> Non
 @click.option("--open", "in_browser", is_flag=True, help="Open the night's page in the browser, and print its path.")
 @place_options
 @all_option
-@as_json
 def show_command(night: str | None, in_browser: bool, everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """Show the report of NIGHT (default: the last one): what was learnt, how it was tested, what it cost.
 
@@ -83,7 +80,6 @@ def show_command(night: str | None, in_browser: bool, everything: bool, as_json:
 @click.command("insights")
 @place_options
 @all_option
-@as_json
 def insights_command(everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """Show what you ask and correct again and again, in your own words.
 
@@ -107,7 +103,6 @@ class _RuleCommand(click.Command):
 @click.argument("rule", nargs=-1, required=True)
 @place_options
 @all_option
-@as_json
 def why_command(rule: tuple[str, ...], everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """Show where a RULE came from: its nights, the tasks and your own words it rests on, and how it was tested.
 
@@ -138,7 +133,6 @@ def why_command(rule: tuple[str, ...], everything: bool, as_json: bool, **flags:
 @click.command("watch")
 @place_options
 @all_option
-@as_json
 def watch_command(everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """For each adopted rule, show how often you made such corrections before and since. No model call.
 
@@ -157,9 +151,7 @@ def watch_command(everything: bool, as_json: bool, **flags: Json | Path) -> None
 @click.command("doctor")
 @click.option("--repair", is_flag=True, help="Only repair a damaged database, as far as possible.")
 @night_options
-@place_options
 @all_option
-@as_json
 def doctor_command(repair: bool, everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """Check whether a night could run here, what it would do and cost, and what would leave this machine, and to whom.
 

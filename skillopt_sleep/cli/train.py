@@ -17,7 +17,6 @@ from skillopt_sleep.cli.options import (
     BACKENDS,
     CAPS,
     RESUME_HINT,
-    as_json,
     open_workspace,
     parse_value,
     place_options,
@@ -66,7 +65,6 @@ FIELDS = ("out_root", "workers", "seed", "num_epochs", "engine", "ray_address", 
 @click.option("--num-epochs", type=int, help="Epochs.  [default: 4]")
 @run_options
 @place_options
-@as_json
 def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool, **flags: Json | Path) -> None:
     """Train a skill document on a dataset; the models themselves do not change.
 
@@ -248,7 +246,6 @@ def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
 @run_options
 @click.option("--dry-run", is_flag=True, help="Check everything and count the calls; call no model, write nothing.")
 @place_options
-@as_json
 def eval_command(
     *,
     skill: tuple[Path, ...],
