@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -212,7 +213,6 @@ def parse_value(text: str) -> Json:
 
 def get_program_name() -> str:
     """How this program is called here: by its name, the script of its checkout, or its interpreter."""
-    import shlex
     import shutil
 
     if shutil.which("skillopt-sleep"):
@@ -224,16 +224,12 @@ def get_program_name() -> str:
 
 def list_place_arguments(flags: Mapping[str, Json | Path]) -> str:
     """The options that lead another command to the same project and data: " --project ..."; "" when none was given."""
-    import shlex
-
     given = (("--project", flags.get("project")), ("--data-dir", flags.get("data_dir")))
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value)
 
 
 def typed_options() -> tuple[str, ...]:
     """The options typed for the present command, each with its quoted value, without ``--json``."""
-    import shlex
-
     from click.core import ParameterSource
 
     context = click.get_current_context()
