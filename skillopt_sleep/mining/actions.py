@@ -44,7 +44,7 @@ _LEADING = re.compile(r"\A(?:(?:do|then|else|if|time|env)\s+|\w+=\S*\s+)+")
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _WRITES = re.compile(r"(?<![0-9&<=-])>{1,2}\s*(?!&|/dev/null)\S")
-_DIRECTORY = re.compile(r"\A\s*cd\s+\S+\s*(?:&&|;)\s*")
+DIRECTORY = re.compile(r"\A\s*cd\s+\S+\s*(?:&&|;)\s*")
 _LOOKS = frozenset(
     """
     ls cat cd pwd echo printf grep egrep rg ag fd find head tail wc sort uniq cut tr diff cmp tree stat file which
@@ -165,7 +165,7 @@ def is_looking(command: str) -> bool:
 
 def _split_parts(command: str) -> list[str]:
     """Return the commands of a line without what they quote, which may hold separators of its own."""
-    bare = _QUOTED.sub("''", _DIRECTORY.sub("", command)).replace("2>&1", "")
+    bare = _QUOTED.sub("''", DIRECTORY.sub("", command)).replace("2>&1", "")
     parts = (_LEADING.sub("", part.strip()) for part in _SEPARATOR.split(bare))
     return [part for part in parts if part and not part.startswith("#")]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from skillopt_sleep.mining.actions import Action, ActionKind, Change, strip_output
+from skillopt_sleep.mining.actions import DIRECTORY, Action, ActionKind, Change, strip_output
 from skillopt_sleep.mining.rendering import cut_text, describe_step, fold_paste, render_step, strip_own_rules
 from skillopt_sleep.mining.talk import Place, read_talk
 from skillopt_sleep.model.call import CHARACTERS_PER_TOKEN
@@ -43,7 +43,6 @@ _PRINTS = re.compile(
     r"(?:cat|nl(?:\s+-\w+)*|bat(?:\s+-\S+)*|head(?:\s+-n?\s*\d+)?|sed\s+-n\s+['\"]?(?P<first>\d+),\d+p['\"]?)"
     r"\s+(?P<path>[\w@%+./~-]+)\s*(?:\|\s*(?:cat|head|sed)\b[^|;&]*)?"
 )
-_DIRECTORY = re.compile(r"\A\s*cd\s+\S+\s*(?:&&|;)\s*")
 _FIRST_LINE = re.compile(r"\A[ \t]*(?P<number>\d+)(?:\u2192|\t)")
 
 GAP = "\n(…)\n"
@@ -336,5 +335,5 @@ def _read_target(action: Action) -> tuple[str, int]:
     """Return the file that an action printed, and the number of the first line printed; "" for other actions."""
     if action.path:
         return action.path, 1
-    match = _PRINTS.fullmatch(_DIRECTORY.sub("", action.command).strip())
+    match = _PRINTS.fullmatch(DIRECTORY.sub("", action.command).strip())
     return (match["path"], int(match["first"] or 1)) if match else ("", 1)
