@@ -51,6 +51,8 @@ class Waves:
         self._piece.batch, self._piece.calls = batch, 0
 
     def _count(self) -> None:
+        if not hasattr(self._piece, "calls"):  # a call outside of any batch has nothing beside it
+            self._begin(next(self._batches))
         self._piece.calls += 1
         with self._lock:
             self._sizes[self._piece.batch, self._piece.calls] += 1
