@@ -78,7 +78,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     reached · 6 another process trains into the folder · 7 disk · 8 the folder
     holds another run · 130 / 143 interrupted: run again to continue
     """  # noqa: D301  \b tells click to keep the lines
-    from skillopt_sleep.usecases.training import build_trainer
+    from skillopt_sleep.usecases.training import build_trainer, write_training_page
 
     over = {name: value for name in FIELDS if (value := flags.pop(name, None)) is not None}
     roles = {name: str(value) for name in ROLES if (value := flags.pop(name, None)) is not None}
@@ -112,6 +112,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
         finally:
             trainer.close()
     _print_summary(summary, as_json=as_json)
+    click.echo(f"page    {write_training_page(summary)}", err=True)
 
 
 def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,73 @@ def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:
 def render_index(history: History, *, options: str = "") -> str:
     """Return the page over all nights."""
     return _render_html("index.html", history=history, options=options, drawn="")
+
+
+def render_training(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return the page of a training run, and its learning curve as an SVG picture, from its summary and its steps."""
+    curve = _draw_curve(summary.get("baseline_selection_score"), history)
+    spend, tests = summary["spend"], summary["test_by_type"]
+    facts = [
+        (format_score(summary["baseline_selection_score"]), "selection, initial"),
+        (format_score(summary["best_selection_score"]), f"selection, best (step {summary['best_step']})"),
+        (format_score(summary["baseline_test_hard"]), "test, initial"),
+        (format_score(summary["test_hard"]), "test, best"),
+        (f"{summary['total_accepts']} of {summary['total_steps']}", "steps accepted"),
+        (f"{spend['calls']:,}" + (f", {spend['usd']:.2f} USD" if spend["usd"] else ""), "calls"),
+    ]
+    types = [
+        {
+            "name": name,
+            "total": int(best["total"]),
+            "before": format_score(tests["initial"][name]["hard"]),
+            "after": format_score(best["hard"]),
+        }
+        for name, best in tests.get("best", {}).items()
+    ]
+    steps = [
+        {
+            "step": row["step"],
+            "train": format_score(row["rollout_hard"]),
+            "candidate": format_score(row.get("candidate_gate_score")),
+            "current": format_score(row["current_score"]),
+            "made": row["apply_report"]["applied"],
+            "dropped": row["n_edits_dropped"] + row["apply_report"]["total"] - row["apply_report"]["applied"],
+            "action": row["action"].replace("_", " "),
+            "why": row.get("why") or "",
+        }
+        for row in history
+    ]
+    run = {"env": summary["env"], "facts": facts, "types": types, "steps": steps, "calls": summary["calls"]}
+    svg = _open_templates("html").get_template("curve.svg").render(curve=curve)
+    return _render_html("training.html", run=run, curve=curve, drawn=""), str(svg)
+
+
+def format_score(value: float | None) -> str:
+    """Return a score with three digits, a dash where there is none."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _draw_curve(start: float | None, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the points of a learning curve in a picture of 640 x 250, scores from 0 to 1 upwards."""
+    width, height, left, top = 590.0, 210.0, 40.0, 12.0
+
+    def place(step: int, score: float | None) -> tuple[float, float]:
+        return round(left + width * step / max(1, len(history)), 1), round(top + height * (1 - (score or 0.0)), 1)
+
+    rows = [{"current_score": start, "best_score": start}, *history]
+    lines = {
+        name: " ".join(f"{x},{y}" for x, y in (place(n, row[f"{name}_score"]) for n, row in enumerate(rows)))
+        for name in ("current", "best")
+    }
+    marks = []
+    for number, row in enumerate(history, start=1):
+        if (score := row.get("candidate_gate_score")) is not None:
+            x, y = place(number, score)
+            good = row["action"].startswith(("accept", "greedy"))
+            color = "#0b6b45" if good else "#8a93a3" if row["action"] == "unmeasured" else "#a12d25"
+            marks.append({"x": x, "y": y, "color": color, "words": f"step {number}: {row['action']}, {score:.3f}"})
+    ticks = [{"y": place(0, value)[1], "label": f"{value:.2f}"} for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    return {**lines, "marks": marks, "ticks": ticks, "steps": len(history)}
 
 
 def _limit_places(night: NightView, most: int) -> NightView:

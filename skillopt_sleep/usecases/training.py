@@ -111,6 +111,19 @@ def build_trainer(workspace: Workspace, recipe: Recipe, *, progress: TrainProgre
     )
 
 
+def write_training_page(summary: Mapping[str, Any]) -> Path:
+    """Write ``report.html`` and ``curve.svg`` into the folder of a finished run; return the page."""
+    from skillopt_sleep.reports.page import render_training
+    from skillopt_sleep.storage.files import write_atomic
+
+    folder = Path(str(summary["best_skill_path"])).parent
+    history = msgspec.json.decode((folder / "history.json").read_bytes(), type=list[dict[str, Any]])
+    page, curve = render_training(summary, history)
+    write_atomic(folder / "curve.svg", curve.encode())
+    write_atomic(folder / "report.html", page.encode("utf-8", "replace"))
+    return folder / "report.html"
+
+
 def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> str:
     """Write the user's own tasks and their live skill into ``folder``; return the text of the skill.
 
