@@ -158,9 +158,7 @@ class Database:
 
     def release_free_space(self) -> None:
         """Give space that deletions left in the file back to the disk, where it is worth it. Raises ``DiskError``."""
-        free, pages, size = (
-            self.rows(f"PRAGMA {name}")[0][0] for name in ("freelist_count", "page_count", "page_size")
-        )
+        free, pages, size = (self.rows(f"PRAGMA {key}")[0][0] for key in ("freelist_count", "page_count", "page_size"))
         if free * size > WORTH_RELEASING and 4 * free > pages:
             self.erase_free_space()
 

@@ -95,9 +95,10 @@ def collect_insights(workspace: Workspace) -> Insights:
     return replace(found, out_of_scope=left_out[Place.OTHER], unplaced=left_out[Place.UNKNOWN])
 
 
+OPENING = 2**16
+"""Bytes that opening a session file counts for: small ones take their time too."""
 HARVEST_BYTES = 8 * 2**20
-"""Bytes of session files whose steps a command reads while somebody waits, less than half a second's work; the next
-commands and nights read the others, the oldest first."""
+"""Bytes of session files whose steps a command reads while somebody waits, the oldest first; nights read the others."""
 NIGHT_BYTES = 512 * 2**20
 """The same for a night, where nobody waits."""
 
@@ -118,9 +119,9 @@ def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> int:
     kept = read = 0
     for number, (source, path) in enumerate(session for session in due if session[0] in readers):
         file = _describe_file(path)
-        if number and read + (file.size if file else 0) > limit:
+        read += OPENING + (file.size if file else 0)
+        if number and read > limit:
             break
-        read += file.size if file else 0
         conversation = _read(workspace, readers[source], file) if file else None
         archive.keep(source, path, conversation)
         kept += conversation is not None

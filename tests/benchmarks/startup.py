@@ -1,6 +1,7 @@
 """How long commands take to start, beside a bare interpreter, in turn so that a noisy machine is noisy for all.
 
-`harvest` runs where a person's sessions lie and all of them have been read before, as it does on most nights.
+`harvest` runs where a person's sessions lie and all of them have been read before, as it does on most nights; nobody
+corrected anything in them, or their steps would be read a few at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from skillopt_sleep.model.session import Feedback
 from tests.benchmarks.session_files import claude_lines, claude_path
 from tests.benchmarks.worlds import make_sessions, make_world
 
@@ -41,12 +44,13 @@ class Start(Struct, frozen=True, kw_only=True):
     over_version: float
 
 
-def write_sessions(home: Path, files: int) -> None:
-    """That many small Claude Code sessions below a home folder."""
+def write_sessions(home: Path, files: int, *, corrected: bool = True) -> None:
+    """That many small Claude Code sessions below a home folder, with corrections in them or without."""
     for session in make_sessions(make_world(1, rules=1, tasks_per_rule=files), 1, tasks_per_session=1):
         path = home / ".claude" / claude_path(session)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"".join(claude_lines(session)))
+        turns = tuple(turn for turn in session.turns if corrected or turn.feedback is not Feedback.CORRECTION)
+        path.write_bytes(b"".join(claude_lines(replace(session, turns=turns))))
 
 
 def start(command: Sequence[str], home: Path) -> subprocess.CompletedProcess[str]:
@@ -84,7 +88,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
-        write_sessions(Path(folder), arguments.files)
+        write_sessions(Path(folder), arguments.files, corrected=False)
         rows = measure(Path(folder), arguments.runs)
     if arguments.json:
         print(msgspec.json.encode(rows).decode())
