@@ -32,7 +32,7 @@ from skillopt_sleep.night.plan import NightPlan
 from skillopt_sleep.settings import load
 from skillopt_sleep.storage.ledger import NightLedger
 from skillopt_sleep.usecases.plan import plan_night
-from skillopt_sleep.usecases.run import connect, open_kit
+from skillopt_sleep.usecases.run import open_kit
 from skillopt_sleep.usecases.workspace import Workspace
 from tests.benchmarks.waves import Waves
 from tests.benchmarks.worlds import make_sessions, make_world
@@ -118,7 +118,7 @@ def _open(folder: Path, world: World, plan: Plan, seed: int, waves: Waves, **sim
 
 def _connect(workspace: Workspace, plan: NightPlan, waves: Waves, ledger: Ledger) -> NightConnection:
     """Both roles, with independent work counted by wave as well."""
-    connection = connect(workspace, plan, None, ledger, Harvested(), consent=False)
+    connection = open_kit(workspace, plan).connect(ledger, Harvested())
     counted = waves.parallel(connection.models.parallel)
     connection.models = dataclasses.replace(connection.models, parallel=counted)
     return connection
