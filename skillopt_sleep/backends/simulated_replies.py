@@ -170,7 +170,7 @@ def _judge(world: World, text: str, answer: str, mistaken: bool) -> dict[str, Js
         score = round(OVERLAP_WORTH * _measure_overlap(rubric, answer), 2)
         return {"reason": "It does not do what was asked.", "score": score, "pass": False}
     passed = (good > bad) is not mistaken
-    reason = "It is what this person wants." if passed else "It breaks a rule this person holds to."
+    reason = "It is what this person wants." if passed else "It still breaks one of this person's rules."
     return {"reason": reason, "score": float(passed), "pass": passed}
 
 
@@ -215,7 +215,7 @@ def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[s
             {find_owner(text, passage.start, "task", "request") for passage in evidence.get(rule, ())} - {""}
         )
         if chosen and fold(chosen) not in known:
-            reason = "The person asked for it, and the answers shown do not do it."
+            reason = "You asked for it, and the agent's answers did not do it."
             edit: dict[str, Json] = {"op": "append", "document": document, "anchor": "", "reason": reason}
             edits[chosen] = edit | {"tasks": [*owners]} | _word_rule(text, chosen, number, traits, luck)
     body = fold("\n".join(passage.words for passage in find_tagged(text, "document")))

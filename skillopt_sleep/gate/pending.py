@@ -155,9 +155,9 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         tried, heeded = self.own
         if not (self.wished and 0 < tried == heeded and self._is_harmless):
             return ""
-        said = "where you said it" if tried == 1 else f"at all {tried} requests where you said it"
+        where = "" if tried == 1 else f"at all {tried} requests "
         others = len(self.tasks) or 1
-        return f"heeded {said}, and worse at none of {others} {'other' if others == 1 else 'others'}"
+        return f"followed {where}where you said it; worse at none of {others} other request{'s' if others > 1 else ''}"
 
     @property
     def awaits_sources(self) -> bool:

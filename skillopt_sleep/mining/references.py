@@ -62,12 +62,12 @@ class Calibration(Struct, frozen=True, kw_only=True):
     @property
     def in_words(self) -> str:
         """The state of the calibration as a clause for the report."""
+        told = f"the judge told what you rejected from what you accepted in {self.separated} of {self.pairs} cases"
         if self.passed:
-            return f"the judge told {self.separated} of {self.pairs} recorded pairs apart, which is more than chance"
+            return f"{told}, which is more than chance"
         ahead = [(size, count_needed(size) - self.separated) for size in LOOKS if size > self.pairs]
         coming = next((size for size, wanted in ahead if wanted <= size - self.pairs), 0)
-        needed = f"; it must tell {count_needed(coming)} of {coming}" if coming else ""
-        return f"the judge told {self.separated} of {self.pairs} recorded pairs apart{needed}"
+        return f"{told}; it must in {count_needed(coming)} of {coming}" if coming else told
 
 
 def count_needed(pairs: int) -> int:

@@ -326,15 +326,16 @@ def _list_notes(proved: Proved) -> Iterable[str]:
     silent = [reference for reference in references if not reference.may_vote]
     if references:
         votes = len(references) - len(silent)
-        where = f"{votes} of the {len(references)} moments where you stepped in"
-        why = "" if not silent else "; the others only teach, as nothing recorded there tells good from bad for certain"
-        yield f"rules can be tested at {where}{why}"
+        where = "1 correction has" if len(references) == 1 else f"{len(references)} corrections have"
+        why = ", because a test must know for certain what is right" if silent else ""
+        said = f"{where} a record of the agent's work before and after"
+        yield f"{said}: rules are learnt from {len(references)} and tested at {votes or 'none'}{why}"
     needy = [ref for ref in silent if ref.proof.by == "judge" and ref.proof.state is ProofState.UNPROVEN]
     if needy:
-        count = "1 moment is" if len(needy) == 1 else f"{len(needy)} moments are"
-        yield f"{count} not used for tests yet: {proved.calibration.in_words}"
+        count = "1 of these waits" if len(needy) == 1 else f"{len(needy)} of these wait"
+        yield f"{count} until the judge has shown that it can tell: {proved.calibration.in_words}"
     if proved.lost:
-        yield f"some moments could not be proven tonight ({proved.lost}); another night asks again"
+        yield f"some corrections could not be examined tonight ({proved.lost}); another night asks again"
 
 
 def pin_unproven(task: TaskRecord) -> TaskRecord:

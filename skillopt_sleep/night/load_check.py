@@ -105,7 +105,7 @@ def check_loading(outcome: Consolidated, models: Models, bounds: MemoryBounds = 
     if records:
         loading, why = _read_records(records, accepted)
     elif not models.manner.probes:
-        loading, why = Loading.NOT_CHECKED, "this backend has no agent that could load it as it is set up"
+        loading, why = Loading.NOT_CHECKED, "no coding agent took part that could have read it"
     else:
         loading, why = _replay_once(outcome, accepted, models)
     found = Loaded(replay=replace(report, loading=loading, why=why), stale=stale)
@@ -249,7 +249,7 @@ def _list_notes(replay: ReplayReport) -> tuple[str, ...]:
                 f"it helps when it is read, but {replay.why}: it may do nothing unless the agent is told to open it"
             )
         case Loading.NOT_CHECKED if replay.why:
-            notes.append(f"whether the agent loads the proposal was not checked: {replay.why}")
+            notes.append(f"whether the agent reads the changed file was not checked: {replay.why}")
         case Loading.LOADED if replay.mode is ReplayMode.TEXT:
             notes.append(f"tried as text; one replay by the agent itself shows that it is loaded ({replay.why})")
         case _:

@@ -43,6 +43,7 @@ class Tone(enum.StrEnum):
     WAITING = "yellow"
     BAD = "bold red"
     QUIET = "dim"
+    COMMAND = "cyan"
 
 
 class Line(Struct, frozen=True):
@@ -170,8 +171,10 @@ def _draw(part: Part, width: int) -> Iterator[RenderableType]:
             yield from _draw_table(part, width)
         case Items(items=items):
             for first, *details in items:
-                rows = [("-", first), *(("", detail) for detail in details)]
-                yield _draw_grid(rows)
+                commands = [cell.text for cell in details if isinstance(cell, Line) and cell.tone is Tone.COMMAND]
+                texts = [cell for cell in details if _read(cell) not in commands]
+                yield _draw_grid([("-", first), *(("", text) for text in texts)])
+                yield from (f"{INDENT}{command}" for command in commands)
         case cell:
             yield _style(cell)
 

@@ -138,6 +138,11 @@ def money(spend: Spend) -> str:
     return f"at least ${spend.usd:,.2f}" if spend.unpriced else f"${spend.usd:,.2f}"
 
 
+def minutes(spend: Spend) -> str:
+    """Return the whole minutes spent; "under 1" for less than one."""
+    return f"{spend.seconds / 60:.0f}" if spend.seconds >= 60 or not spend.seconds else "under 1"  # noqa: PLR2004
+
+
 def total_spend(report: NightReport) -> Spend:
     """Return what a night has cost over all its runs."""
     return report.spend_night if report.spend_night.calls > report.spend.calls else report.spend
@@ -163,7 +168,9 @@ def describe_expectation(report: NightReport) -> str:
     made = sum(phase.calls - phase.retries for phase in report.phases if phase.phase.split()[0] in phases)
     least, usual, most = (sum(getattr(row, end) for row in report.expected) for end in ("least", "usual", "most"))
     least, most = find_range(usual, report.caps.calls) if usual else (least, most)
-    return f"{number(least)} to {number(most)} calls were expected, {number(made)} were made"
+    rest = total_spend(report).calls - made
+    more = f", and {number(rest)} more that no forecast covers" if rest > 0 else ""
+    return f"{number(least)} to {number(most)} calls were expected, {number(made)} were made{more}"
 
 
 def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:
@@ -172,7 +179,7 @@ def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:
         ("model calls", number(spend.calls), number(caps.calls)),
         ("tokens", number(spend.tokens), number(caps.tokens)),
         ("dollars", money(spend), f"${caps.usd:,.2f}"),
-        ("minutes", f"{spend.seconds / 60:.1f}", f"{caps.minutes:g}"),
+        ("minutes", minutes(spend), f"{caps.minutes:g}"),
     )
 
 

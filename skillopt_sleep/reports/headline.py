@@ -156,7 +156,7 @@ def _compare_means(report: NightReport) -> str:
         return ""
     counted = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in Outcome if outcomes[outcome])
     means = f"the average score went from {score(report.baseline_score)} to {score(report.candidate_score)} of 1"
-    return f"Your own tasks were replayed with and without it: {means} ({counted})."
+    return f"Your own tasks were replayed with and without the change: {means} ({counted})."
 
 
 def _nearest_cap(caps: Caps, spend: Spend) -> tuple[str, str]:
@@ -174,7 +174,9 @@ _MOVED = "Your agent did not open the skill, so what was learnt goes to its memo
 
 _VALUES: Mapping[str, Callable[[NightReport], str]] = {
     "UNREAD": lambda night: Ending.NOT_OPENED if night.replay.loading is Loading.NOT_OPENED else Ending.NOT_LOADED,
-    "read it": lambda night: "open its skill" if night.replay.loading is Loading.NOT_OPENED else "load it",
+    "read it": lambda night: (
+        "open its skill" if night.replay.loading is Loading.NOT_OPENED else "read the changed file"
+    ),
     "load why": lambda night: plain(night.replay.why),
     "moved": lambda night: _MOVED if night.replay.moved else "",
     "night": lambda night: plain(night.night),
@@ -187,7 +189,7 @@ _VALUES: Mapping[str, Callable[[NightReport], str]] = {
     "shortfall": lambda night: describe_shortfall(night.shortfall),
     "tasks": lambda night: number(night.counts.tasks, "task"),
     "missing": lambda night: "to test it on" if night.counts.train else "to learn from",
-    "wishes": lambda night: number(len(list_said(night)), "standing wish", "standing wishes"),
+    "wishes": lambda night: number(len(list_said(night)), "wish", "wishes"),
     "rules": _count_rules,
     "undecided": lambda night: number(len(night.pending), "rule is", "rules are"),
     "errors": _list_errors,

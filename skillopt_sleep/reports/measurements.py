@@ -19,7 +19,7 @@ from skillopt_sleep.model.call import Expected, Spend
 from skillopt_sleep.model.task import DECIDING, Shortfall
 from skillopt_sleep.night.report import NightReport, PendingReport, SealedTest, TrialReport
 from skillopt_sleep.reports.blocks import Items, Page, Section
-from skillopt_sleep.reports.formatting import DOCUMENTS, money, number, plain, score, sentence, times
+from skillopt_sleep.reports.formatting import DOCUMENTS, WORDS, money, number, plain, score, sentence, times
 from skillopt_sleep.reports.rows import QUOTE_CHARACTERS, Outcome, TaskRow
 
 
@@ -59,15 +59,15 @@ def _gain(trial: TrialReport) -> str:
     improved, worsened = len(trial.improved) or "none", len(trial.worsened) or "none"
     tasks = max(trial.tasks, trial.tasks_in_all)
     document = DOCUMENTS.get(trial.document, plain(trial.document))
-    said = f"Replayed with and without the change of the {document} on {number(tasks, 'different request')} of yours"
+    said = f"Compared with and without the changed {document} on {number(tasks, 'request')} of yours"
     if trial.tasks < tasks:
         said += f", {trial.tasks} of them tonight"
     if trial.since:
         decision = trial.decision
         said += f": tonight {improved} came out better and {worsened} worse; over all nights"
-        said += f" {number(decision.wins, 'replay')} better and {decision.losses or 'none'} worse."
+        said += f" {number(decision.wins, 'comparison')} came out better and {decision.losses or 'none'} worse."
     else:
-        said += f": {improved} came out better, {worsened} worse."
+        said += f": {improved} came out better with it, {worsened} worse."
     if trial.worsened or trial.losses_before:
         said += f" {describe_regressions(trial)}"
     if tasks < DECIDING:
@@ -111,7 +111,9 @@ def describe_account(account: Account) -> str:
     if not account.accepted:
         return f"{number(account.tried, 'rule')} tried, none proven."
     proven = f"{number(account.tried, 'rule')} tried, {number(account.accepted)} proven"
-    return f"{proven}: at most {account.at_most} of {account.accepted} by chance."
+    if not account.at_most:
+        return f"{proven}, which luck alone would do in fewer than 5 of 100 cases."
+    return f"{proven}; luck may explain {account.at_most} of these, hardly more."
 
 
 def chance(k: int) -> str:
@@ -142,12 +144,12 @@ def describe_noise(audit: NoiseReport) -> str:
     same_night = (
         ""
         if audit.differ_same_night is None
-        else f" Within one night {audit.differ_same_night:.0%} differ ({number(audit.repeats_same_night, 'repeat')})."
+        else f" Within one night {audit.differ_same_night:.0%} of {number(audit.repeats_same_night, 'repeat')} differ."
     )
     if not audit.known or audit.differ is None:
         return (
-            f"How much results vary when nothing has changed is not known yet: it takes {ENOUGH} tasks replayed again"
-            f" on another night; so far there are {audit.repeats}.{same_night}"
+            f"How much answers vary from night to night when nothing has changed is not known yet: that takes {ENOUGH}"
+            f" requests replayed on a second night, and so far there are {audit.repeats or 'none'}.{same_night}"
         )
     spread = f"; a task's score varies by about {score(audit.sd)}" if audit.sd else ""
     said = (
@@ -176,7 +178,7 @@ def describe_position(audit: NoiseReport) -> str:
     if not position.first + position.second:
         return f"{said}."
     if position.chance >= SUSPICIOUS:
-        return f"{said}, which is no more than luck."
+        return f"{said}. It favours neither place."
     return f"{said}, which is more than luck. As the order is random, this hides gains but favours neither side."
 
 
@@ -261,19 +263,6 @@ def describe_aa_test(trial: AATest) -> Page:
 
 MAX_RULE = 160
 """Characters of a rule in the report."""
-HEADINGS = {
-    Effect.HARMS: "Does harm: your requests went better without it; take it out of the file yourself",
-    Effect.CARRIES: "Carries weight: your requests went worse without it",
-    Effect.NONE: "No effect seen, which does not prove that there is none",
-    Effect.UNMEASURED: "Not measured: too many answers or verdicts were lost",
-}
-"""What each effect means; the report lists them in this order."""
-SUMMARIES = {
-    Effect.HARMS: "{other} does better",
-    Effect.CARRIES: "{path} does better",
-    Effect.NONE: "no difference seen",
-    Effect.UNMEASURED: "too little could be measured",
-}
 
 
 class PartReport(Struct, frozen=True, kw_only=True):
@@ -329,10 +318,10 @@ def describe_price(what: str, price: Expected, *, rules: int, requests: int, pai
 def describe_try(report: TryReport) -> Page:
     """Return what ``try`` prints and keeps: what the file does as a whole, then its rules by their effect."""
     path, other = plain(report.path), plain(report.against or "no file")
-    said = SUMMARIES[report.whole.effect].format(path=path, other=other)
+    said = WORDS["effects of a file"][report.whole.effect].format(path=path, other=other)
     whole = f"{path} against {other}: {said} ({_count_pairs(report.whole)})."
     sections = [Section("", (whole,))]
-    for effect, heading in HEADINGS.items():
+    for effect, heading in WORDS["effects"].items():
         rules = [rule for rule in report.rules if rule.effect is effect]
         items = [(f"line {rule.line:<4} {plain(rule.text, MAX_RULE)}", _count_pairs(rule)) for rule in rules]
         sections.append(Section(f"{heading} ({len(rules)})", (Items(items),) if rules else ()))

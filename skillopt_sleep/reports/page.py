@@ -54,7 +54,7 @@ def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:
     """Return the page of a night; ``options`` lead a command to the person's data, ``drawn`` names the state shown."""
     page = ""
     for most in MOST_PLACES:
-        page = _render_html("night.html", night=_limit_places(night, most), options=options, drawn=drawn)
+        page = _render_html("night.html", night=_limit_places(night, most), options=options, phases=PHASES, drawn=drawn)
         if len(page.encode()) <= MOST_BYTES:
             break
     return page

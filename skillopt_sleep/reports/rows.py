@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from skillopt_sleep.gate.rule import Verdict
-from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditStatus
+from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.night.report import HoldoutRow, NightReport, PendingReport, TaskLabel, TrialReport
-from skillopt_sleep.reports.formatting import number, plain, plain_lines
+from skillopt_sleep.reports.formatting import WORDS, number, plain, plain_lines
 
 if TYPE_CHECKING:  # what a night was made of takes longer to import than `status` runs
     from skillopt_sleep.gate.account import Trial
@@ -40,12 +40,7 @@ ANSWER_LINES = 40
 ALIKE = 0.3
 """Least share of common words at which the differences between two answers are marked."""
 
-OPERATIONS = {
-    EditOp.APPEND: "new in",
-    EditOp.INSERT_AFTER: "new in",
-    EditOp.REPLACE: "changed in",
-    EditOp.DELETE: "removed from",
-}
+OPERATIONS: Mapping[str, str] = WORDS["operations"]
 """What an edit does to its document."""
 
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
@@ -142,8 +137,8 @@ def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
     )
 
 
-def describe_moments(applied: AppliedEdit, report: NightReport) -> str:
-    """Say where a rule comes from and what came of it, in moments; "" for one that rests on none."""
+def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | None = None) -> str:
+    """Say where a rule comes from and what came of it, in moments, of which ``shown`` are quoted; "" for none."""
     labels = {label.id: label for label in report.tasks if label.moment}
     written = [labels[task] for task in applied.edit.task_ids if task in labels]
     lessons = {label.moment for label in written}
@@ -151,7 +146,8 @@ def describe_moments(applied: AppliedEdit, report: NightReport) -> str:
     measured = dict.fromkeys(task for trial in trials for task in trial.measured if task in labels)
     heeded = {task for trial in trials for task in trial.heeded}
     worse = {task for trial in trials for task in trial.worsened}
-    parts = [f"written from {number(len(written), 'correction')} of yours"] if written else []
+    some = f", of which {shown} {'is' if shown == 1 else 'are'} quoted here" if shown and shown < len(written) else ""
+    parts = [f"written from {number(len(written), 'correction')} of yours{some}"] if written else []
     places = [task for task in measured if labels[task].sibling and labels[task].moment in lessons]
     if places:
         count, lost = len(heeded.intersection(places)), len(worse.intersection(places))
@@ -161,7 +157,7 @@ def describe_moments(applied: AppliedEdit, report: NightReport) -> str:
         )
     own = [task for task in measured if not labels[task].sibling]
     if own:
-        parts.append(f"at moments of yours it heeds you {len(heeded.intersection(own))} of {number(len(own), 'time')}")
+        parts.append(f"where you said it, it is now done {len(heeded.intersection(own))} of {number(len(own), 'time')}")
     return "; ".join(parts)
 
 
@@ -247,7 +243,7 @@ def _describe_place(task: TaskRecord, old: ReplayResult, new: ReplayResult, outc
     without = clip(old.work or old.call_error)
     marked = mark_differences(then or without, clip(new.work or new.call_error))
     said = () if moment and moment.sibling else moment.words if moment else task.feedback
-    kinds = {None: "a request of yours", False: "a moment of yours", True: "another place where it applies"}
+    kinds = {None: "asked by you", False: "corrected by you", True: "another place where it applies"}
     day = name_day(max((origin.at for origin in task.origins), default=""))
     return Place(
         outcome=outcome,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.rule import Verdict
-from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditStatus
+from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
 from skillopt_sleep.model.lexicon import is_standing_wish
 from skillopt_sleep.night.report import NightReport, PendingReport
 from skillopt_sleep.reports.formatting import DOCUMENTS, WORDS, number, plain
@@ -103,7 +103,8 @@ class RuleView(Struct, frozen=True, kw_only=True):
         said = f"{self.wins or 'none'} better, {self.losses or 'none'} worse, {self.ties or 'none'} the same"
         if not self.requests:
             return said
-        return f"{said}: {number(self.wins + self.losses + self.ties, 'replay')} of {number(self.requests, 'request')}"
+        pairs = number(self.wins + self.losses + self.ties, "comparison")
+        return f"{said}: {pairs} on {number(self.requests, 'request')}"
 
     @property
     def adopt(self) -> str:
@@ -164,6 +165,7 @@ def _describe_rule(
     trial = next((trial for trial in report.trials if edit.id in trial.edits), None)
     proven = trial is not None and trial.k is not None and trial.decision.verdict is Verdict.ACCEPT
     pairs = trial.decision.pairs if trial else 0
+    quotes = _list_quotes(edit, report, wishes_first=state is State.SAID)
     held = applied.status is EditStatus.GUARDED or state is not State.HELD
     return RuleView(
         id=plain(edit.id) if held else "",
@@ -173,16 +175,16 @@ def _describe_rule(
         path=" and ".join(paths),
         instead_of=_clip_rule(edit.anchor) if edit.op is EditOp.REPLACE else "",
         reason=plain(edit.reason, REASON_CHARACTERS),
-        quotes=_list_quotes(edit.task_ids, report, wishes_first=state is State.SAID),
+        quotes=quotes,
         why=plain(applied.why, REASON_CHARACTERS),
-        moments=describe_moments(applied, report),
+        moments=describe_moments(applied, report, len(quotes)),
         wins=trial.decision.wins if trial else 0,
         losses=trial.decision.losses if trial else 0,
         ties=(trial.ties or 0) if trial else 0,
         requests=max(trial.tasks, trial.tasks_in_all) if trial else 0,
         trial=describe_trial(trial) if trial and trial.k is not None else "",
-        odds=f"A useless rule gets this far in at most {chance(trial.k or 0)} of cases." if proven and trial else "",
-        cost=f"{number(2 * pairs, 'replay')} tonight, half of them without the rule" if pairs else "",
+        odds=f"A useless rule looks proven in at most {chance(trial.k or 0)} of cases." if proven and trial else "",
+        cost=f"{number(2 * pairs, 'replay')} tonight, one with and one without it for each comparison" if pairs else "",
         places=places.get(edit.id, ()),
         live=name_day(live.get(edit.id, "")),
     )
@@ -203,15 +205,20 @@ def _clip_rule(text: str) -> str:
     return plain(without_bullet(text), RULE_CHARACTERS)
 
 
-def _list_quotes(tasks: Iterable[str], report: NightReport, *, wishes_first: bool) -> tuple[Quote, ...]:
+def _list_quotes(edit: EditRecord, report: NightReport, *, wishes_first: bool) -> tuple[Quote, ...]:
+    """Return what the person said where the rule comes from; what shares no word with it only if nothing does."""
+    from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` compares no texts
+
+    wanted = find_heavy(f"{edit.text} {edit.anchor}")
     labels = {label.id: label for label in report.tasks}
     found: dict[str, Quote] = {}
-    for label in (labels[task] for task in tasks if task in labels):
+    for label in (labels[task] for task in edit.task_ids if task in labels):
         last = label.origins[-1] if label.origins else None
         session = f"{last.source} {last.session_id[:8]}" if last else ""
         for words in label.words:
             quoted = plain(words, QUOTE_CHARACTERS)
             quote = Quote(words=quoted, day=name_day(last.day) if last else "", session=plain(session))
             found.setdefault(quoted, quote)
-    quotes = sorted(found.values(), key=lambda quote: wishes_first and not is_standing_wish(quote.words))
+    about = [quote for quote in found.values() if wanted & find_heavy(quote.words)]
+    quotes = sorted(about or found.values(), key=lambda quote: wishes_first and not is_standing_wish(quote.words))
     return tuple(quotes)[:QUOTES]

@@ -43,7 +43,7 @@ def describe_screen(
     loads = [Line(f"{night.loads} {night.loads_why}".rstrip(), _tone_loading(night))] if night.loads else []
     lead = Line(f"{night.ending}: {night.said}", TONES.get(night.ending, Tone.PLAIN))
     return (
-        Section("", (lead, night.text, *loads)),
+        Section("", (lead, *(Line(limit, Tone.WAITING) for limit in night.limits), night.text, *loads)),
         Section("What to do now", (night.now, *([Facts(steps)] if steps else ()))),
         *(
             _describe_group(group, f"{program} adopt {night.night}{place}", everything=everything)
@@ -91,7 +91,8 @@ def _describe_rule(rule: RuleView, adopt: str, *, everything: bool) -> Iterator[
     if rule.why and not rule.trial:  # else the tally says it
         yield Line(rule.why, Tone.QUIET)
     if rule.adopt and (everything or rule.state in {State.SAID, State.PROMISING}):
-        yield Line(f"to adopt it alone: {adopt} {rule.adopt}", Tone.QUIET)
+        yield Line("to adopt it alone:", Tone.QUIET)
+        yield Line(f"{adopt} {rule.adopt}", Tone.COMMAND)
 
 
 def _list_tests(night: NightView) -> Iterator[Part]:

@@ -23,6 +23,7 @@ from skillopt_sleep.reports.formatting import (
     WORDS,
     describe_earlier_spend,
     describe_expectation,
+    minutes,
     money,
     number,
     plain,
@@ -82,6 +83,8 @@ class NightView(Struct, frozen=True, kw_only=True):
     said: str
     """The whole night in one sentence."""
     text: str
+    limits: tuple[str, ...]
+    """What limits the verdict, a sentence each."""
     loads: str
     """Whether the agent loads what is proposed, "" when nothing is."""
     is_loaded: bool
@@ -145,6 +148,7 @@ def describe_night(
         title=headline.title[0].upper() + headline.title[1:],
         said=_summarize(headline, groups),
         text=plain(headline.text),
+        limits=tuple(sentence(note) for note in report.notes if note in WORDS["limits"].values()),
         loads=WORDS["loading"][replay.loading] if report.proposal else "",
         is_loaded=replay.loading is Loading.LOADED,
         not_loaded=replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED},
@@ -167,7 +171,7 @@ def describe_night(
         phases=tuple(map(_describe_phase, report.phases[:MOST])),
         first_error="" if report.why and report.why in report.call_error else plain(report.call_error, 400),
         agents=tuple(map(_describe_agent, report.backends)),
-        notes=tuple(plain(note, 1_000) for note in report.notes[:MOST]),
+        notes=tuple(plain(note, 1_000) for note in report.notes[:MOST] if note not in WORDS["limits"].values()),
         changes=tuple(_list_changes(report)),
     )
 
@@ -175,15 +179,15 @@ def describe_night(
 def _summarize(headline: Headline, groups: Sequence[Group]) -> str:
     """Return the night in one sentence: how many rules ended how, or what the headline says."""
     rules = {group.state: group.rules for group in groups}
-    proven, tried = rules.get(State.PROVEN, ()), len(rules.get(State.WAITING, ())) + len(rules.get(State.PROMISING, ()))
+    proven = rules.get(State.PROVEN, ())
+    tried = sum(len(rules.get(state, ())) for state in (State.WAITING, State.PROMISING, State.SAID))
     if headline.ending is Ending.ACCEPTED and headline.title == "a change is ready" and proven:
         count, live = len(proven), sum(bool(rule.live) for rule in proven)
         said = "One rule is proven" if count == 1 else f"{spell(count)} rules are proven"
         waits = "waits for you" if count == 1 else "wait for you"
         said += f" and {waits}" if not live else " and live" if live == count else f", {live} of them live"
-        return said + {0: ".", 1: "; another is being tried."}.get(
-            tried, f"; {spell(tried).lower()} more are being tried."
-        )
+        said += {0: "", 1: ", one other is not proven"}.get(tried, f", {spell(tried).lower()} others are not proven")
+        return f"{said}." if live else f"{said}; nothing has changed yet."
     if headline.ending is Ending.UNDECIDED and tried and State.SAID not in rules:
         return f"{'One rule is' if tried == 1 else f'{spell(tried)} rules are'} being tried; nothing changes yet."
     return sentence(headline.title)
@@ -196,26 +200,26 @@ def _list_facts(report: NightReport) -> Iterator[tuple[str, str]]:
     yield number(spend.calls), f"{'calls' if spend.calls != 1 else 'call'} of {number(report.caps.calls)}"
     yield money(spend), f"of ${report.caps.usd:,.2f}"
     if report.spend.seconds:
-        yield f"{report.spend.seconds / 60:.0f}" if report.spend.seconds >= 60 else "under 1", "minutes"  # noqa: PLR2004
+        yield minutes(report.spend), f"minutes of {report.caps.minutes:g}"
     yield number(counts.sessions), "sessions used" if counts.sessions != 1 else "session used"
     yield number(counts.corrections), "corrections found" if counts.corrections != 1 else "correction found"
 
 
 def _describe_reading(report: NightReport) -> str:
     counts = report.counts
-    sealed = f", {counts.test} sealed for a later check" if counts.test else ""
-    gave = f", which gave {number(counts.tasks, 'task')}: {counts.train} to learn from, {counts.val} to test on{sealed}"
+    sealed = f", {counts.test} kept aside to check an adopted change" if counts.test else ""
+    left = f" and left {counts.waiting} for the next night" if counts.waiting else ""
+    gave = f". They gave {number(counts.tasks, 'task')}: {counts.train} to learn from, {counts.val} to test on{sealed}"
     return (
         f"Your session files held {number(counts.prompts, 'new prompt')} of yours, including"
         f" {number(counts.corrections, 'correction')}. This night used {number(counts.sessions, 'session')}"
-        f"{gave if counts.tasks else ''}."
+        f"{left}{gave if counts.tasks else ''}."
     )
 
 
 def _list_kept(report: NightReport) -> Iterator[str]:
     counts = report.counts
     left = (
-        (counts.waiting, "session", "above the limit of one night, kept for the next"),
         (counts.out_of_scope, "session", "of other projects, not read"),
         (counts.older, "session", "of this project from before lookback_days, not read"),
         (counts.unplaced, "session", "of deleted worktrees that may be of another project, not read"),
@@ -234,13 +238,13 @@ def _list_left_out(report: NightReport) -> tuple[tuple[str, str, tuple[str, ...]
         total[kind] += skip.count
         examples[kind].append(plain("/".join(PurePath(skip.path).parts[-2:]) + (f":{skip.line}" if skip.line else "")))
     for refusal in report.refused:
-        kind = ("task or rule", plain(refusal.why, REASON_CHARACTERS))
+        kind = ("request or rule", plain(refusal.why, REASON_CHARACTERS))
         total[kind] += 1
         words = plain(refusal.words, TASK_CHARACTERS)
         examples[kind].append(f"“{words}”" if refusal.words else plain(refusal.subject))
     return tuple(
         (
-            number(count, what, "tasks or rules" if what == "task or rule" else ""),
+            number(count, what, "requests or rules" if what == "request or rule" else ""),
             why,
             _name_examples(examples[what, why]),
         )
@@ -267,7 +271,7 @@ def _list_cost_remarks(report: NightReport) -> Iterator[str]:
 def _describe_phase(phase: PhaseTally) -> tuple[str, ...]:
     return (
         plain(phase.phase),
-        number(phase.calls) + (f" + {number(phase.reused)} reused" if phase.reused else ""),
+        number(phase.calls) + (f" + {number(phase.reused)} answered before" if phase.reused else ""),
         number(phase.input_tokens),
         number(phase.output_tokens),
         "" if phase.cost_usd is None else f"${phase.cost_usd:.2f}",

@@ -121,15 +121,15 @@ def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = Non
         first = max(named, key=lambda agent: counts[agent.source])
         return ChosenAgents(first, others=tuple(other for other in named if other != first))
     if len(found) > 1:
-        listed = ", ".join(f"{agent.label} {counts[agent.source]}" for agent in found)
+        listed = " and ".join(f"{agent.label} ({counts[agent.source]})" for agent in found)
         first, *others = found
-        here = f"sessions here are of several agents ({listed}); rules are tried for {first.label}"
-        other = f"--agent {others[0].name} tries them for {others[0].label}"
+        here = f"this project has sessions of {listed}; rules are tested with {first.label}"
+        other = f"--agent {others[0].name} tests with {others[0].label} instead"
         if settings.target_skill:  # the others need not have that skill
             return ChosenAgents(first, (f"{here}; {other}",))
         too = " and ".join(other.label for other in others)
-        alone = f"--for {first.name} lands for {first.label} alone"
-        return ChosenAgents(first, (f"{here}, and land for {too} too; {other}, {alone}",), tuple(others))
+        both = f"{here} only, and proposed for {too} too; {other}, --for {first.name} proposes for {first.label} alone"
+        return ChosenAgents(first, (both,), tuple(others))
     if found:
         return ChosenAgents(found[0])
     own = agent_of_backend(get_role(workspace, Role.TARGET)[0])

@@ -24,6 +24,7 @@ from skillopt_sleep.night.plan import ConsolidatePlan, MiningPlan, NightPlan
 from skillopt_sleep.night.pools import SplitPlan
 from skillopt_sleep.night.report import MOST_ATTEMPTS, Adopted, BackendHealth
 from skillopt_sleep.optimizer.replay import Manner
+from skillopt_sleep.reports.formatting import WORDS
 from skillopt_sleep.reports.watch import list_unhelpful_rules
 from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.storage.projects import find_commit, is_git_project
@@ -43,14 +44,6 @@ if TYPE_CHECKING:
     from skillopt_sleep.model.document import Candidate
     from skillopt_sleep.model.task import TaskRecord
     from skillopt_sleep.usecases.workspace import Workspace
-
-
-SIMULATED_NOTE = "the agent was simulated: this shows how a night goes, and proves nothing about a real agent"
-NOT_ISOLATED_NOTE = "not isolated: the agent that answered knows more than the prompt, so the verdict proves less"
-NO_CHECKS_NOTE = (
-    "no command is approved for this project, so work in its copies is scored by rubrics alone:"
-    " `skillopt-sleep checks` lists what your sessions ran"
-)
 
 
 def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> NightPlan:
@@ -242,11 +235,11 @@ def _find_unscored_change(workspace: Workspace, baseline: Candidate) -> Adopted 
 def _find_notes(backends: set[str], manner: Manner) -> Iterator[str]:
     """Yield what the reader must know of verdicts by these backends and this way of replaying."""
     if SIMULATED in backends:
-        yield SIMULATED_NOTE
+        yield WORDS["limits"]["simulated"]
     if backends & NOT_ISOLATED:
-        yield NOT_ISOLATED_NOTE
+        yield WORDS["limits"]["not isolated"]
     if manner.mode is ReplayMode.WORKTREE and not manner.approved:
-        yield NO_CHECKS_NOTE
+        yield WORDS["limits"]["no checks"]
 
 
 def _read_description(workspace: Workspace, baseline: Candidate) -> str:

@@ -89,9 +89,10 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
     from skillopt_sleep.reports.view import describe_night
     from skillopt_sleep.usecases.adopt import list_live_adoptions
 
-    project, options = str(workspace.project), ""
+    project = str(workspace.project)
+    options = f" --project {shlex.quote(project)}"
     if workspace.origins.get("data_dir") == "flag":  # commands on the page lead to the same data
-        options = f" --data-dir {shlex.quote(str(workspace.data_dir))}"
+        options += f" --data-dir {shlex.quote(str(workspace.data_dir))}"
     reports = workspace.journal.reports(project)
     sessions, live = load_archived(workspace), list_live_adoptions(workspace)
     asked, statuses = _list_asked(sessions[-RECENT:]), _list_statuses(workspace)

@@ -39,6 +39,7 @@ from skillopt_sleep.night.pools import split_tasks
 from skillopt_sleep.night.select_tasks import SelectedTasks, prepare_tasks
 from skillopt_sleep.night.try_edits import SAMPLES_PER_BASE
 from skillopt_sleep.reports.blocks import render_plain
+from skillopt_sleep.reports.formatting import WORDS
 from skillopt_sleep.reports.measurements import PartReport, TryReport, describe_try
 from skillopt_sleep.storage.files import lock_night, make_own_folder, read_regular, write_atomic
 from skillopt_sleep.storage.ledger import NightLedger
@@ -46,13 +47,7 @@ from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.storage.space import check_disk
 from skillopt_sleep.usecases.adapters import build_judges
 from skillopt_sleep.usecases.documents import MOST_BYTES
-from skillopt_sleep.usecases.plan import (
-    NO_CHECKS_NOTE,
-    NOT_ISOLATED_NOTE,
-    SIMULATED_NOTE,
-    find_commit_of_task,
-    plan_night,
-)
+from skillopt_sleep.usecases.plan import find_commit_of_task, plan_night
 from skillopt_sleep.usecases.run import open_kit, recall_models
 
 if TYPE_CHECKING:
@@ -317,7 +312,7 @@ def _describe(plan: TryPlan, whole: PartTrial[TaskRecord], rules: Sequence[PartT
             for rule, (start, end) in zip(rules, plan.spans, strict=True)
         ),
         cut=whole.cut or next((rule.cut for rule in rules if rule.cut), ""),
-        notes=tuple(note for note in plan.night.notes if note in {SIMULATED_NOTE, NOT_ISOLATED_NOTE, NO_CHECKS_NOTE}),
+        notes=tuple(note for note in plan.night.notes if note in WORDS["limits"].values()),
     )
 
 

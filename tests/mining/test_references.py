@@ -156,7 +156,7 @@ def test_a_judge_that_knows() -> None:
     ask = ScriptedAsk(judge(lambda move, _: "git switch" in move))
     few = run([task(number) for number in range(4)], ask)
     assert states(few) == [("unproven", "judge")] * 4
-    assert "told 4 of 4 recorded pairs apart; it must tell 5 of 5" in few.tasks[0].reference.proof.why  # type: ignore[union-attr]
+    assert "in 4 of 4 cases; it must in 5 of 5" in few.tasks[0].reference.proof.why  # type: ignore[union-attr]
     enough = run([task(number) for number in range(5)], ask)
     assert states(enough) == [("proven", "judge")] * 5
     assert enough.tasks[0].reference.proof.judge == "script-1"  # type: ignore[union-attr]
@@ -243,12 +243,12 @@ def test_a_judge_without_knowledge_lets_no_moment_vote() -> None:
         proved = run([task(number) for number in range(24)], ScriptedAsk(judge(tell)))
         assert not any(item.reference.may_vote for item in proved.tasks)  # type: ignore[union-attr]
         assert not proved.calibration.passed
-        assert "recorded pairs apart" in proved.calibration.in_words
+        assert "from what you accepted" in proved.calibration.in_words
 
 
 @pytest.mark.parametrize(
     ("separated", "needed"),
-    [([True, True, False], "it must tell 7 of 9"), ([True] * 4, "it must tell 5 of 5"), ([False] * 24, "pairs apart")],
+    [([True, True, False], "it must in 7 of 9"), ([True] * 4, "it must in 5 of 5"), ([False] * 24, "of 24 cases")],
     ids=["one was missed", "all so far", "none"],
 )
 def test_what_a_judge_still_needs(separated: list[bool], needed: str) -> None:

@@ -66,7 +66,7 @@ def test_whole_night_shows_what_you_said_apart_and_adopts_it_by_your_word(tmp_pa
     assert SAID in render_plain(describe_watch(watch_rules(workspace)))
     live = {(report.night, edit): True}
     (story,) = find_rules(edit, [report], live=live, pending=())
-    assert f"{SAID}: heeded at all 2 requests" in render_plain(describe_why([story]))
+    assert f"{SAID}: followed at all 2 requests" in render_plain(describe_why([story]))
 
 
 def test_quote_beside_a_standing_wish_is_the_wish():

@@ -58,7 +58,7 @@ def test_proposal_outlives_a_later_stop():
 @pytest.mark.parametrize(
     ("loading", "word", "title"),
     [
-        (Loading.NOT_LOADED, "NOT LOADED", "does not load it"),
+        (Loading.NOT_LOADED, "NOT LOADED", "does not read the changed file"),
         (Loading.NOT_OPENED, "NOT OPENED", "does not open its skill"),
     ],
 )

@@ -49,7 +49,7 @@ def test_chance_is_rounded_up(k, said):
 def test_claim_is_no_wider_than_the_tasks(tonight, in_all, few):
     """It names how many different tasks it stands on over all nights, and says plainly when they are few."""
     said = measurements.describe_gains(replace(PAIRED, trials=(replace(TRIAL, tasks=tonight, tasks_in_all=in_all),)))
-    assert f"on {in_all} different request" in said
+    assert f"on {in_all} request" in said
     assert ("That is few" in said) is few
     assert (f"{tonight} of them tonight" in said) is (tonight < in_all)
 
@@ -78,7 +78,7 @@ def test_confirmed_regression_is_said(worsened, confirmed, said):
             "1 task got worse in two more replays as well",
         ),
         ({"losses_before": 4, "since": "2026-07-01-c9a0"}, "4 losses of earlier nights were not replayed again."),
-        ({"since": "2026-07-01-c9a0"}, "over all nights 6 replays better and none worse"),
+        ({"since": "2026-07-01-c9a0"}, "over all nights 6 comparisons came out better and none worse"),
     ],
 )
 def test_what_nobody_looked_at_again_is_said(changed, said):
@@ -96,7 +96,7 @@ def test_what_nobody_looked_at_again_is_said(changed, said):
         pytest.param(Account(tried=3, by_chance=0.15), "3 rules tried, none proven.", id="none-accepted"),
         pytest.param(
             Account(tried=41, accepted=9, by_chance=0.43, at_most=2),
-            "41 rules tried, 9 proven: at most 2 of 9 by chance.",
+            "41 rules tried, 9 proven; luck may explain 2 of these, hardly more.",
             id="some-by-chance",
         ),
     ],
@@ -111,7 +111,7 @@ def test_pending_edit_is_listed_once(render):
     """Under its own heading with what it would take, and not among those held back."""
     page = render(GOES_ON)
     assert page.count(MEMORY_RULE.edit.text) == 1
-    assert "5 better, none worse, 9 the same: 14 replays of 7 requests" in page
+    assert "5 better, none worse, 9 the same: 14 comparisons on 7 requests" in page
     assert "needs 1 more win to be proven; first tried tonight" in page
     assert GUARDED.edit in [each.edit for each in list_held_back(GOES_ON)]
 
@@ -187,7 +187,7 @@ def test_nothing_is_said_of_nothing():
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (Position(first=9, second=7, ties=12), "which is no more than luck"),
+        (Position(first=9, second=7, ties=12), "It favours neither place"),
         (Position(first=20, second=2), "which is more than luck"),
         (Position(ties=4), "won never, the second never."),
     ],

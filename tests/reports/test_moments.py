@@ -38,7 +38,7 @@ def test_what_came_of_a_rule():
     night = report(measured=(*PLACES, "m3", "o", "t"), heeded=(*PLACES[:9], "m3", "o", "t"))
     assert describe_moments(RULE, night) == (
         "written from 2 corrections of yours; at 9 of 11 other places where it applies the agent now does it unasked,"
-        " and did worse at none; at moments of yours it heeds you 1 of 1 time"
+        " and did worse at none; where you said it, it is now done 1 of 1 time"
     )
     assert "did worse at 2" in describe_moments(RULE, report(measured=PLACES, worsened=PLACES[:2]))
 

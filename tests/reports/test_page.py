@@ -99,7 +99,7 @@ def test_page_allows_only_its_own_style_and_script(render):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"{tag}-src &#39;sha256-{digest}&#39;" in policy
     assert policy.startswith("default-src &#39;none&#39;")
-    assert not re.findall(r"(?:src|href|action)=\"(?!data:,|\.\./\.\./index\.html|nights/)", page)
+    assert not re.findall(r"(?:src|href|action)=\"(?!data:,|#change|\.\./\.\./index\.html|nights/)", page)
     assert not re.findall(r'\sstyle="|\son\w+="|url\(|@import', page)
 
 
@@ -211,7 +211,7 @@ def test_index_compares_the_first_weeks_with_the_last():
         "You corrected your agent in 4 of 100 prompts in the last four weeks; in the first four weeks it was 22."
         in page
     )
-    assert "41 rules tried, 9 proven: at most 2 of 9 by chance." in page
+    assert "41 rules tried, 9 proven; luck may explain 2 of these, hardly more." in page
     assert "skillopt-sleep revert n-1 --edit e-1" in page
     assert f'href="nights/{PAIRED.night}/report.html"' in page
     assert f'href="nights/{LOGGED_OUT.night}/report.html"' not in page

@@ -96,8 +96,8 @@ def test_agent_with_more_sessions_in_scope_is_chosen(home, harvested, claude, co
         file_sessions(home.workspace())
     found, (note,) = paths(home.workspace())
     assert found == expected
-    assert f"Claude Code {claude}" in note
-    assert f"Codex {codex}" in note
+    assert f"Claude Code ({claude})" in note
+    assert f"Codex ({codex})" in note
     assert f"--agent {'claude' if expected is CODEX else 'codex'}" in note
 
 
