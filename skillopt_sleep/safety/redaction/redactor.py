@@ -305,15 +305,25 @@ because a session is found again by them."""
 
 def redact_session(session: S, redactor: Redactor) -> S:
     """Return a session, or the steps of one, without secrets in any of its texts; the same object if it has none."""
-    changes = redactor.redact_all(tuple(dict.fromkeys(_list_texts(session))))
+    texts: list[str] = []
+    _collect_texts(session, texts)
+    changes = redactor.redact_all(tuple(dict.fromkeys(texts)))
     return cast("S", _change_texts(session, changes)) if changes else session
 
 
-def _list_texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    for inner in value if isinstance(value, tuple) else _read_fields(value).values():
-        yield from _list_texts(inner)
+@cache
+def _list_fields(kind: type[Struct]) -> tuple[str, ...]:
+    return tuple(name for name in TEXTS if name in kind.__struct_fields__)
+
+
+def _collect_texts(value: Struct, texts: list[str]) -> None:
+    for name in _list_fields(type(value)):
+        inner = getattr(value, name)
+        for part in inner if isinstance(inner, tuple) else (inner,):
+            if isinstance(part, str):
+                texts.append(part)
+            else:
+                _collect_texts(part, texts)
 
 
 def _change_texts(value: object, changes: Mapping[str, str]) -> object:
@@ -321,9 +331,6 @@ def _change_texts(value: object, changes: Mapping[str, str]) -> object:
         return changes.get(value, value)
     if isinstance(value, tuple):
         return tuple(_change_texts(inner, changes) for inner in value)
-    changed = {name: _change_texts(inner, changes) for name, inner in _read_fields(value).items()}
-    return replace(value, **changed) if isinstance(value, Struct) and changed != _read_fields(value) else value
-
-
-def _read_fields(value: object) -> dict[str, object]:
-    return {name: getattr(value, name) for name in TEXTS if hasattr(value, name)} if isinstance(value, Struct) else {}
+    if not isinstance(value, Struct):
+        return value
+    return replace(value, **{name: _change_texts(getattr(value, name), changes) for name in _list_fields(type(value))})
