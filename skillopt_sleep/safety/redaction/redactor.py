@@ -319,10 +319,12 @@ def _list_fields(kind: type[Struct]) -> tuple[str, ...]:
 def _collect_texts(value: Struct, texts: list[str]) -> None:
     for name in _list_fields(type(value)):
         inner = getattr(value, name)
-        for part in inner if isinstance(inner, tuple) else (inner,):
-            if isinstance(part, str):
-                texts.append(part)
-            else:
+        if isinstance(inner, str):
+            texts.append(inner)
+        elif inner and isinstance(inner[0], str):
+            texts.extend(inner)
+        else:
+            for part in inner:
                 _collect_texts(part, texts)
 
 
