@@ -228,16 +228,6 @@ def _find_in_url(text: str, at: int, _: int) -> Found | None:
     return Found("secret", *match.span("secret"), match.end())
 
 
-def _find_oracle(text: str, _: int, end: int) -> Found | None:
-    """Find the password of ``jdbc:oracle:thin:user/password@host`` or ``oracle://user/password@host``."""
-    return _accept(_P.ORACLE.match(text, end - 1))
-
-
-def _find_encoded(text: str, at: int, _: int) -> Found | None:
-    """Find the password of a URL that is part of another URL."""
-    return _accept(_P.ENCODED.match(text, at))
-
-
 def _accept(match: re.Match[str] | None) -> Found | None:
     if match is None or is_stand_in(match["secret"]):
         return None
@@ -245,7 +235,9 @@ def _accept(match: re.Match[str] | None) -> Found | None:
 
 
 URLS: tuple[Kind, ...] = (
-    Kind(("thin:", "oci:", "oci8:", "oracle:"), _find_oracle),
+    # jdbc:oracle:thin:user/password@host, oracle://user/password@host
+    Kind(("thin:", "oci:", "oci8:", "oracle:"), lambda text, _, end: _accept(_P.ORACLE.match(text, end - 1))),
     Kind(("://",), _find_in_url),
-    Kind(("%3a%2f%2f", "%253a%252f"), _find_encoded),
+    # the password of a URL that is part of another URL
+    Kind(("%3a%2f%2f", "%253a%252f"), lambda text, at, _: _accept(_P.ENCODED.match(text, at))),
 )
