@@ -166,9 +166,10 @@ def _describe_rule(
     proven = trial is not None and trial.k is not None and trial.decision.verdict is Verdict.ACCEPT
     pairs = trial.decision.pairs if trial else 0
     quotes = _list_quotes(edit, report, wishes_first=state is State.SAID)
-    held = applied.status is EditStatus.GUARDED or state is not State.HELD
+    can_be_named = applied.status is EditStatus.GUARDED or state is not State.HELD
+    fits = all(change.adoptable for change in report.documents)
     return RuleView(
-        id=plain(edit.id) if held else "",
+        id=plain(edit.id) if can_be_named and fits else "",
         state=state,
         text=_clip_rule(edit.anchor if edit.op is EditOp.DELETE else edit.text),
         does=f"{OPERATIONS[edit.op]} the {DOCUMENTS[edit.document]}",
