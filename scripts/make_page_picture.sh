@@ -6,7 +6,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$VENV/bin/python" -P -m skillopt_sleep demo --folder "$work/demo" >/dev/null 2>&1
 page=$(find "$work/demo/project/.skillopt-sleep/nights" -name report.html)
-sed -i 's|<p class="quiet">In a terminal, in [^<]*</p>||; s| --data-dir [^"<]*||g' "$page"
+sed -i 's|<p class="quiet">In a terminal, in [^<]*</p>||; s| --project [^"<]*||g' "$page"
 chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking \
     --disable-component-update --disable-sync --hide-scrollbars --user-data-dir="$work/profile" \
     --window-size=1000,1300 --screenshot="$ROOT/docs/page.png" "file://$page" 2>/dev/null
