@@ -361,7 +361,7 @@ def test_nothing_leaks_into_a_reflection(rollouts_k, kind):
         by_phase[phase].append(prompt.system + prompt.user)
     assert any("CANARY-rubric" in text for text in by_phase["judge"])
     assert any("CANARY-val-response" in text for text in by_phase["judge"])
-    assert set(by_phase) == {"judge", f"reflect {kind}"}
+    assert set(by_phase) - {"reflect"} == {"judge", f"reflect {kind}"}
     for text in by_phase["judge"]:  # it sees the rubric and the answers, and neither its own words nor a check
         assert not set(re.findall(r"CANARY-[\w-]+", text)) - {
             "CANARY-rubric",
@@ -614,6 +614,8 @@ def test_baseline_behind_an_accept_is_replayed_afresh():
     rules = iter(("Greet the reader.", "Sign with a name."))
 
     def optimizer(prompt):
+        if "edits" not in str(prompt.schema):  # the second reading of what was proposed
+            return "{}"
         kind = "skill" if 'document kind="skill"' in prompt.user else "memory"
         rule = {"op": "append", "text": next(rules), "anchor": "", "reason": "r", "tasks": [], "document": kind}
         return msgspec.json.encode({"edits": [rule]}).decode()
