@@ -322,7 +322,7 @@ def describe_try(report: TryReport) -> Page:
     whole = f"{path} against {other}: {said} ({_count_pairs(report.whole)})."
     sections = [Section("", (whole,))]
     for effect, heading in WORDS["effects"].items():
-        rules = [rule for rule in report.rules if rule.effect is effect]
+        rules = [rule for rule in report.rules if rule.effect == effect]
         items = [(f"line {rule.line:<4} {plain(rule.text, MAX_RULE)}", _count_pairs(rule)) for rule in rules]
         sections.append(Section(f"{heading} ({len(rules)})", (Items(items),) if rules else ()))
     return (*sections, Section("", tuple(_list_remainder(report))))
