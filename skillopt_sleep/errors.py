@@ -1,36 +1,36 @@
-"""Every error this program raises on purpose, in one tree; a class carries the exit code of the command line.
+"""Every error that this program raises on purpose, as a tree of classes with the exit codes of the command line.
 
 ::
 
-    SleepError                  1   a bug, when nothing more exact is known
+    SleepError                  1   an error of no more exact class: a bug
     ├── UsageError              2   wrong flags, files or names
     │   ├── PluginError         2   an installed agent, source, backend, judge or environment that cannot be used
     │   ├── SettingsError       2   a settings file, variable or key that cannot be used
     │   └── ConfigError         2   a value of a training config that cannot be used; a ValueError too
     ├── BackendError            4   a model or agent CLI could not be used
-    │   ├── FatalBackend        4   stop the night at once, keep what is paid for
+    │   ├── FatalBackend        4   the night stops at once and keeps the replies it has paid for
     │   │   ├── NotInstalled
     │   │   ├── NotLoggedIn
-    │   │   ├── ModelRefused        the model does not exist or is not ours to use
+    │   │   ├── ModelRefused        the model does not exist, or the account may not use it
     │   │   ├── TooOld              the CLI must be upgraded
     │   │   ├── EndpointMoved       the address redirects to another one, which is not followed
     │   │   ├── NotAllowed          the user has not agreed to send these sessions to the provider
     │   │   ├── QuotaExhausted
     │   │   └── BackendUnusable     every recent call failed
-    │   ├── TransientBackend    4   worth another try; then the rollout is unmeasured
+    │   ├── TransientBackend    4   the call is tried again; if that fails too, the rollout is unmeasured
     │   │   ├── RateLimited         carries ``retry_after``
     │   │   ├── Overloaded
     │   │   ├── TimedOut
     │   │   ├── EmptyReply
-    │   │   ├── BadReply            the reply cannot be read as what was asked for
-    │   │   ├── TooLong             the same prompt would be too long again: not tried again
+    │   │   ├── BadReply            the reply does not have the requested form
+    │   │   ├── TooLong             the prompt or its answer is too long for the model: not tried again
     │   │   ├── NotPutBack          a recorded session cannot be resumed: not tried again
-    │   │   └── Undecided           a judge cannot tell yet: the pair is missing, and nobody is to blame
+    │   │   └── Undecided           a judge cannot decide yet: the pair is missing, which counts against neither side
     │   └── Awaiting            3   questions in files wait for answers
     ├── BudgetSpent             5   the next call would exceed a cap
     ├── NightRunning            6   another night holds the lock
     ├── DiskError               7   our own files cannot be read or written
-    ├── Refused                 8   live file changed, guarded edit, nothing to adopt
+    ├── Refused                 8   live file changed, edit held back by the guard, or nothing to adopt
     └── Interrupted   129/130/143   closed terminal, Ctrl-C or SIGTERM; resumable
 
 A message names the value, what was expected and the fix, in one line.
@@ -42,7 +42,7 @@ import signal
 
 
 class SleepError(Exception):
-    """Base class; ``exit_code`` is the exit status of the command line."""
+    """Base class of this program's errors; ``exit_code`` is the exit status of the command line."""
 
     exit_code: int = 1
 
@@ -54,7 +54,7 @@ class UsageError(SleepError):
 
 
 class PluginError(UsageError):
-    """A plugin that another package installed cannot be loaded, or is not what its entry-point group asks for."""
+    """A plugin of another package cannot be loaded, or is not of the type that its entry-point group requires."""
 
 
 class SettingsError(UsageError):
@@ -66,17 +66,17 @@ class ConfigError(UsageError, ValueError):
 
 
 class BackendError(SleepError):
-    """A model, or its agent CLI, failed. The fields hold what the failed call cost nevertheless, as far as reported."""
+    """A call to a model or an agent CLI failed; the fields say what the failed call cost, as far as reported."""
 
     exit_code = 4
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
-    """None when no price is known."""
+    """The price of the failed call in dollars; None when it is not known."""
 
 
 class FatalBackend(BackendError):
-    """No later call can succeed: the night stops at once and keeps every reply it has paid for."""
+    """No later call can succeed, so the night stops at once and keeps every reply it has paid for."""
 
 
 class NotInstalled(FatalBackend):
@@ -96,7 +96,7 @@ class TooOld(FatalBackend):
 
 
 class EndpointMoved(FatalBackend):
-    """The address of a service redirects to another one; nothing was sent there."""
+    """The address of a model service redirects to another one, which is not followed: nothing was sent there."""
 
 
 class NotAllowed(FatalBackend):
@@ -108,11 +108,11 @@ class QuotaExhausted(FatalBackend):
 
 
 class BackendUnusable(FatalBackend):
-    """Every recent call failed: the service is down, the tasks are not to blame."""
+    """Every recent call failed, so the fault is the service's and not the tasks'."""
 
 
 class TransientBackend(BackendError):
-    """This call failed, and another try may succeed: after ``retry_after`` seconds, where that is known."""
+    """A call failed, and another try may succeed: after ``retry_after`` seconds, or any time when that is None."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -120,7 +120,7 @@ class TransientBackend(BackendError):
 
 
 class Awaiting(BackendError):
-    """Questions were written to files for somebody to answer; the next ``run`` uses the answers there are by then.
+    """Questions were written to files for somebody to answer; the next ``run`` uses the answers that exist by then.
 
     ``missing`` is the number of unanswered questions.
     """
@@ -141,7 +141,7 @@ class Overloaded(TransientBackend):
 
 
 class TimedOut(TransientBackend):
-    """No answer came within our deadline."""
+    """No answer came within the time limit that this program sets."""
 
 
 class EmptyReply(TransientBackend):
@@ -157,17 +157,17 @@ class TooLong(TransientBackend):
 
 
 class Undecided(TransientBackend):
-    """A judge finds that an attempt has not come to the decision it judges: the attempt is unmeasured."""
+    """A judge finds that an attempt ended before the decision that is to be judged: the attempt is unmeasured."""
 
 
 class NotPutBack(TransientBackend):
-    """A recorded session cannot be cut or resumed at the place asked for; another try would fail as well."""
+    """A recorded session cannot be cut or resumed at the requested place; another try would fail as well."""
 
 
 class BudgetSpent(SleepError):
     """The next call would exceed the cap named by ``cap``, so it was not sent.
 
-    Also raised for an agent CLI that stopped at its own cap; the other fields then hold what it spent.
+    Also raised for an agent CLI that stopped at its own cap; the tokens and dollars are then what it spent.
     """
 
     exit_code = 5
@@ -187,13 +187,13 @@ class NightRunning(SleepError):
 
 
 class DiskError(SleepError):
-    """Our own files cannot be read or written."""
+    """This program's own files cannot be read or written."""
 
     exit_code = 7
 
 
 class Refused(SleepError):
-    """The program declines to act: a live file has changed, the guard holds an edit back, nothing can be adopted."""
+    """The program declines to act: a live file has changed, the guard holds an edit back, or nothing can be adopted."""
 
     exit_code = 8
 

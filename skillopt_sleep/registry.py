@@ -1,7 +1,8 @@
-"""Find agents, sources, backends, judges and training environments by name, without importing the others.
+"""Find agents, sources, backends, judges and training environments by name, importing only the one that is asked for.
 
-A built-in one is a file of its package that ends in ``PLUGIN = ...``; other packages add theirs by entry points in the
-groups ``skillopt_sleep.agents``, ``.sources``, ``.backends``, ``.judges`` and ``.environments``. Built-in ones win.
+A built-in plugin is a module of its package that ends in ``PLUGIN = ...``. Other packages add plugins by entry points
+in the groups ``skillopt_sleep.agents``, ``.sources``, ``.backends``, ``.judges`` and ``.environments``. Where names
+are equal, the built-in plugin is used.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).parent
 GROUP = "skillopt_sleep"
-"""Every entry-point group begins with this and a dot."""
+"""The first part of the name of every entry-point group; a dot and the kind of plugin follow."""
 
 
 class Kind(enum.StrEnum):
-    """The kinds of plugins; the value is the name of the package and the end of the entry-point group."""
+    """The kinds of plugins; each value is a package's name and the last part of an entry-point group's name."""
 
     AGENT = "agents"
     SOURCE = "sources"
@@ -42,24 +43,24 @@ class Kind(enum.StrEnum):
 
     @property
     def folder(self) -> Path:
-        """The folder with the built-in ones."""
+        """The folder with the built-in plugins of this kind."""
         return PACKAGE / "train" / self if self is Kind.ENVIRONMENT else PACKAGE / self
 
 
 ADAPTERS = (Kind.SOURCE, Kind.BACKEND, Kind.JUDGE)
-"""The kinds that are dataclasses with options, set by a table of that name in the settings."""
+"""The kinds of plugins that are dataclasses; the settings' table of the same name sets their options."""
 
 
 @cache
 def names(kind: Kind) -> tuple[str, ...]:
-    """Every known name of a kind, built in or installed, sorted."""
+    """Return the names of all plugins of a kind, built in or installed, sorted."""
     return tuple(sorted({*_built_in(kind), *_installed(kind)}))
 
 
 def require(kind: Kind, name: str, *, where: str = "", besides: tuple[str, ...] = ()) -> None:
-    """Raise ``UsageError`` with the known names and the nearest one when there is none of that name.
+    """Raise ``UsageError``, with the known names and the most similar one, when no plugin of the kind has this name.
 
-    The message begins with ``where``; the names in ``besides`` ("auto") are accepted and listed too.
+    The message begins with ``where``. The names in ``besides``, such as "auto", are accepted and listed too.
     """
     if name not in besides and name not in _built_in(kind) and name not in _installed(kind):
         known = (*names(kind), *besides)
@@ -70,10 +71,10 @@ def require(kind: Kind, name: str, *, where: str = "", besides: tuple[str, ...] 
 
 
 def find(kind: Kind, name: str) -> object:
-    """Return the plugin of that name: an adapter class, an agent, or the factory of an environment.
+    """Return the plugin with this name: an adapter class, an agent, or the factory of an environment.
 
-    Raises ``UsageError`` as ``require`` does, and ``PluginError`` for an installed plugin that cannot be used:
-    importing it fails, or an adapter is no dataclass.
+    Raises ``UsageError`` when no plugin has this name, and ``PluginError`` for an installed plugin that cannot be used:
+    importing it fails, or an adapter is not a dataclass.
     """
     require(kind, name)
     if name in _built_in(kind):
@@ -89,7 +90,7 @@ def find(kind: Kind, name: str) -> object:
 
 
 def find_fault(kind: Kind, name: str) -> str:
-    """Why the installed plugin of that name cannot be used, "" when it can."""
+    """Return why the installed plugin with this name cannot be used; "" for a usable plugin."""
     try:
         find(kind, name)
     except PluginError as error:
@@ -98,7 +99,7 @@ def find_fault(kind: Kind, name: str) -> str:
 
 
 def refuse(kind: Kind, name: str, why: str) -> PluginError:
-    """Return the error for an unusable installed plugin; it names the package, the entry point and the remedy."""
+    """Return the error for an unusable installed plugin; its message names package, entry point and remedy."""
     entry = _installed(kind)[name]
     package = entry.dist.name if entry.dist else entry.module
     return PluginError(
@@ -108,14 +109,14 @@ def refuse(kind: Kind, name: str, why: str) -> PluginError:
 
 
 def find_class(kind: Kind, name: str) -> type:
-    """The class of an adapter. Raises as ``find`` does."""
+    """Return the class of the adapter with this name. Raises as ``find`` does."""
     return cast("type", find(kind, name))
 
 
 def find_reference(judge: str) -> type[msgspec.Struct]:
-    """Return the type of reference that a judge declares.
+    """Return the type of reference that the named judge declares.
 
-    Raises ``UsageError`` as ``find`` does, and for a judge that declares none or one with another tag.
+    Raises what ``find`` raises, and ``UsageError`` for a judge that declares no reference or one with another tag.
     """
     reference = getattr(find(Kind.JUDGE, judge), "reference", None)
     config = getattr(reference, "__struct_config__", None)
@@ -128,12 +129,12 @@ def find_reference(judge: str) -> type[msgspec.Struct]:
 
 
 def option_names(kind: Kind, name: str) -> frozenset[str]:
-    """The options of an adapter: the fields of its dataclass."""
+    """Return the names of an adapter's options, which are the fields of its dataclass."""
     return frozenset(field.name for field in dataclasses.fields(find_class(kind, name)) if field.init)
 
 
 def require_options(kind: Kind, name: str, options: Iterable[str]) -> frozenset[str]:
-    """Every option of the adapter of that name. Raises ``SettingsError`` when it lacks one of ``options``."""
+    """Return the names of an adapter's options. Raises ``SettingsError`` when ``options`` contains any other name."""
     fields = option_names(kind, name)
     for key in options:
         if key not in fields:
@@ -143,10 +144,10 @@ def require_options(kind: Kind, name: str, options: Iterable[str]) -> frozenset[
 
 
 def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -> object:
-    """Make the adapter of that name from its table of options.
+    """Create the adapter with this name from its table of options.
 
-    ``given`` are values that only this program knows (environment, homes, model); an adapter takes those it has a field
-    for. Raises ``SettingsError`` naming an unknown option or a value of the wrong type.
+    ``given`` are values that only this program knows (environment, homes, model); those for which the adapter has no
+    field are ignored. Raises ``SettingsError``, naming the option, for an unknown option or an unusable value.
     """
     adapter = find_class(kind, name)
     fields = require_options(kind, name, options)
@@ -166,14 +167,14 @@ def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -
 
 
 def forget_installed() -> None:
-    """Look for installed plugins anew: a package was added or removed while this program runs."""
+    """Forget which plugins are installed, so that packages added or removed while this program runs are noticed."""
     importlib.invalidate_caches()
     for cached in (names, _installed, _may_be_installed):
         cached.cache_clear()
 
 
 def _require_sensible(where: str, key: str, value: object) -> None:
-    """Raise ``SettingsError`` for a number that no option of ours can mean: negative, infinite, or no time at all."""
+    """Raise ``SettingsError`` for a negative or infinite number and for a time of 0: no built-in option allows them."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
     is_time = "timeout" in key or "seconds" in key
@@ -184,7 +185,7 @@ def _require_sensible(where: str, key: str, value: object) -> None:
 
 @cache
 def _built_in(kind: Kind) -> tuple[str, ...]:
-    """Return the names of modules whose last line begins with ``PLUGIN = ``; the files are read, not imported."""
+    """Return the names of the modules whose last line begins with ``PLUGIN = ``; the files are read, not imported."""
     return tuple(path.stem for path in kind.folder.glob("*.py") if _last_line(path).startswith("PLUGIN = "))
 
 
@@ -194,7 +195,7 @@ def _last_line(path: Path) -> str:
 
 @cache
 def _installed(kind: Kind) -> dict[str, EntryPoint]:
-    """Return the entry points by which other packages add plugins of this kind."""
+    """Return the entry points by which other packages add plugins of this kind, by the plugin's name."""
     if not _may_be_installed():
         return {}
     from importlib import metadata  # noqa: PLC0415  15 ms, spared while no package names one of our groups
@@ -204,7 +205,7 @@ def _installed(kind: Kind) -> dict[str, EntryPoint]:
 
 @cache
 def _may_be_installed() -> bool:
-    """Tell whether any installed package names one of our entry-point groups, ten times as fast as loading metadata."""
+    """Return whether any installed package names one of our entry-point groups, without loading the slow metadata."""
     wanted = f"[{GROUP}.".encode()
     for place in sys.path:
         try:

@@ -1,6 +1,6 @@
-"""Settings: defaults, overridden by the file, then the environment, then flags; each value knows where it came from.
+"""Settings: defaults, overridden by the file, then the environment, then flags; with the origin of each value.
 
-The only module that reads the process environment; the rest of the program gets it as a value.
+Only this module reads the process environment; the rest of the program receives it as a value.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from skillopt_sleep.safety.receivers import is_secret_name, is_worth_hiding
 
 PREFIX = "SKILLOPT_SLEEP_"
 FILE_VARIABLE = "SKILLOPT_SLEEP_SETTINGS"
-"""The variable that names another settings file; the others with ``PREFIX`` are settings."""
+"""The variable that names another settings file; every other variable that begins with ``PREFIX`` is a setting."""
 OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
     "gate_mode": {"on": "paired", "true": "paired", "none": "off", "false": "off", "greedy": "off"},
 }
-"""Values that users of the reference implementation write, and what they mean here."""
+"""For each setting, the values that users of the reference implementation write, with the equivalent values here."""
 
 Count = Annotated[int, Meta(ge=1)]
 CountOrNone = Annotated[int, Meta(ge=0)]
@@ -38,104 +38,104 @@ Amount = Annotated[float, Meta(gt=0, le=1e6)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Table = dict[str, dict[str, Json]]
 TABLES = ("sources", "backends", "judges")
-"""The settings that are tables of adapters, each with a table of its options."""
+"""The settings whose values are tables of adapters; each adapter has a table of its options."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Every setting; the names are those of the file, of the flags (``--max-calls``) and of the variables
-    (``SKILLOPT_SLEEP_MAX_CALLS``).
+    """All settings. Their names are also the keys of the file and, spelled ``--max-calls`` and
+    ``SKILLOPT_SLEEP_MAX_CALLS``, the flags and the environment variables.
     """  # noqa: D205
 
     backend: str = "claude"
-    """Backend of both roles."""
+    """Name of the backend that both roles, target and optimizer, use unless they have one of their own."""
     target_backend: str = ""
-    """Backend of the model that improves; "" takes ``backend``."""
+    """Name of the backend of the target, the model whose documents are improved; "" means ``backend``."""
     target_model: str = ""
-    """Model of the target backend; "" takes the one most of the user's sessions used."""
+    """Name of the target's model; "" means the model that most of the user's sessions used."""
     optimizer_backend: str = ""
-    """Backend of the model that mines, judges and reflects; "" takes ``backend``."""
+    """Name of the backend of the optimizer, the model that mines, judges and reflects; "" means ``backend``."""
     optimizer_model: str = ""
     source: str = "auto"
-    """The source whose sessions are read; ``auto`` reads all."""
+    """Name of the source whose sessions are read; ``auto`` reads those of all sources."""
     share_with: str = ""
-    """Providers, separated by commas, that may be sent sessions which went to another provider."""
+    """Providers, separated by commas, to which sessions may be sent although another provider received them first."""
     scope: Literal["invoked", "all"] = "invoked"
-    """Sessions of the project, or of all the user's work; ``all`` writes the user's own files."""
+    """Whose sessions count: the project's, or all of the user's; ``all`` writes to the user's own files."""
     agent: str = "auto"
-    """The agent whose files are written; ``auto`` takes the one with most sessions in scope."""
+    """Name of the agent whose files are written; ``auto`` means the one with most sessions in scope."""
     land_for: str = "auto"
-    """Agents, separated by commas, for which proven rules land (``--for``); ``auto``: whose sessions are read."""
+    """Agents, separated by commas, whose files receive proven rules (``--for``); ``auto``: those with sessions read."""
     target_skill: str = ""
-    """A ``SKILL.md``, or the name of a skill, to improve instead of the learnt one."""
+    """The path of a ``SKILL.md``, or the name of a skill, that is improved instead of the learnt skill."""
     lookback_days: CountOrNone = 0
-    """Mine only sessions of so many days; 0 means all."""
+    """Age in days up to which sessions are mined; 0 means all sessions."""
     max_sessions: Count = 40
     max_train: Count = 24
     max_val: Count = 12
     miner: Literal["auto", "heuristic", "model"] = "auto"
-    """How tasks are found: by rules, or by the optimizer."""
+    """How tasks are found in sessions: by rules (heuristic) or by the optimizer (model)."""
     label_feedback: bool = True
-    """Ask the optimizer, in a few calls a night, which prompts correct an answer where rules cannot tell."""
+    """Whether a few calls a night ask the optimizer which prompts correct an answer, when rules cannot tell."""
     edit_budget: Count = 4
-    """Most edits of a document a night."""
+    """Maximum number of edits to one document in one night."""
     rollouts_k: Count = 1
-    """Attempts at each training task."""
+    """Number of attempts at each training task."""
     recall_k: CountOrNone = 0
-    """Old tasks a night trains on besides the new ones."""
+    """Number of old tasks that a night trains on in addition to the new ones."""
     replay: ReplayMode = ReplayMode.TEXT
     gate_mode: GateMode = GateMode.PAIRED
     gate_metric: GateMetric = GateMetric.MIXED
     gate_mixed_weight: Share = 0.5
-    """Weight of the soft score in the mixed metric."""
+    """Weight of the soft score in the mixed metric, from 0 to 1."""
     alpha: Annotated[float, Meta(ge=0.001, le=0.05)] = 0.05
     """Highest chance that a useless rule is shown as promising; proving one takes more (docs/gate.md)."""
     evolve_skill: bool = True
     evolve_memory: bool = True
     preferences: str = ""
-    """The user's own wishes, shown to the reflection."""
+    """The user's own wishes in words, which the reflection is shown."""
     block_cap: Count = 8000
-    """Most characters of our block in a document."""
+    """Maximum number of characters of our block in a document."""
     memory_rules: CountOrNone = 24
-    """Most rules of our block in a memory file, which every request carries; 0: rules stay where they are proposed."""
+    """Maximum number of rules in a memory file, which every request carries; 0: rules stay where they are proposed."""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
-    """Seed of the split; 0 draws one."""
+    """Seed of the random split of tasks; 0 means that a seed is drawn."""
     max_calls: Count = 120
     max_tokens: Count = 400_000
     max_usd: Amount = 2.0
     max_minutes: Amount = 60.0
     max_calls_day: CountOrNone = 0
-    """Most calls of all projects together from noon to noon; 0 means no cap, here and below."""
+    """Maximum number of calls of all projects from noon to noon; 0 means no cap, also in the next two settings."""
     max_tokens_day: CountOrNone = 0
     max_usd_day: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     workers: Count = 4
-    """Most calls in flight."""
+    """Maximum number of calls at the same time."""
     retry_wait: Annotated[float, Meta(ge=0, le=60)] = 1.0
     """Seconds before the first retry."""
     auto_adopt: bool = False
     announce: bool = True
-    """Let the agents' plugins mention a proposal that waits."""
+    """Whether the agents' plugins mention a proposal that waits."""
     notify: bool = False
-    """Show a notification on the desktop when a proposal waits or a night failed."""
+    """Whether a desktop notification appears when a proposal waits or a night failed."""
     keep_days: Count = 90
     """Days after which old nights may be deleted."""
     keep_mb: Count = 500
-    """Most megabytes of nights that are kept."""
+    """Maximum size of all nights that are kept, in megabytes."""
     keep_steps: bool = True
-    """Keep what the agent did in sessions where you corrected it."""
+    """Whether to keep what the agent did in sessions where the user corrected it."""
     steps_mb: Count = 64
-    """Most megabytes of these kept steps, compressed; the oldest sessions are deleted first."""
+    """Maximum size of all kept steps, compressed, in megabytes; the oldest sessions are deleted first."""
     moment_tokens: Annotated[int, Meta(ge=500, le=100_000)] = 3_000
-    """Most tokens of the session before a moment that a replay as text is shown."""
+    """Maximum tokens of the session before a moment that a replay as text shows to the model."""
     data_dir: str = ""
-    """The folder with this program's data; "" takes the system's usual place."""
+    """The folder with this program's data; "" means the operating system's usual place."""
     sources: Table = field(default_factory=dict)
-    """Options of sources; each adapter checks its own table, here and below."""
+    """Options of each source, by its name; every adapter checks its own options. So too for backends and judges."""
     backends: Table = field(default_factory=dict)
     judges: Table = field(default_factory=dict)
 
 
 Origins = Mapping[str, str]
-"""For each setting, where its value came from: "default", the file, a variable, or "flag"."""
+"""For each setting, the origin of its value: "default", the file, a variable, or "flag"."""
 
 _TYPES = typing.get_type_hints(Settings, include_extras=True)
 
@@ -146,7 +146,7 @@ def environment() -> Mapping[str, str]:
 
 
 def settings_path(env: Mapping[str, str]) -> Path:
-    """Return the settings file, which need not exist."""
+    """Return the path of the settings file, which need not exist."""
     if named := env.get(FILE_VARIABLE):
         return Path(named)
     import platformdirs  # noqa: PLC0415  half of what `--version` would otherwise cost
@@ -155,7 +155,7 @@ def settings_path(env: Mapping[str, str]) -> Path:
 
 
 def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, Origins]:
-    """Read the settings from the defaults, the file, the environment and ``flags``; the last one counts.
+    """Return all settings with their origins; flags override the environment, which overrides the file and defaults.
 
     Raises ``SettingsError`` naming the key or value, where it was found, and what is expected.
     """
@@ -178,14 +178,14 @@ def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, O
 
 
 def secrets(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values to redact: of variables whose name says secret, unless they are words, numbers or paths."""
+    """Return the values to redact: those of variables with a secret's name, unless they are words, numbers or paths."""
     return tuple(value for name, value in env.items() if is_secret_name(name) and is_worth_hiding(value))
 
 
 def read_named_file(path: Path, what: str) -> bytes | None:
-    """Return the bytes of a file that the user named, None for no file; links are followed; ``what`` is for errors.
+    """Return the bytes of a file that the user named, or None when it does not exist; links are followed.
 
-    Raises ``SettingsError`` for a folder, a FIFO or a device, which might never end, and for what cannot be read.
+    Raises ``SettingsError`` for an unreadable file and for a folder, a FIFO or a device; the message calls it ``what``.
     """
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -200,12 +200,12 @@ def read_named_file(path: Path, what: str) -> bytes | None:
 
 
 def _merge(under: Table, over: Table) -> Table:
-    """Merge the tables of two layers: an option the later layer does not name keeps its value."""
+    """Return the tables of two layers merged: an option that the later layer does not name keeps its value."""
     return {name: under.get(name, {}) | over.get(name, {}) for name in {**under, **over}}
 
 
 def _convert(key: str, value: object, where: str) -> object:
-    """Convert one value to the type of its setting."""
+    """Return a value converted to the type of the setting ``key``. Raises ``SettingsError``, which names ``where``."""
     if key not in _TYPES:
         hint = suggest_name(key, _TYPES)
         raise SettingsError(f"{where}: there is no setting {key!r}{hint} (`skillopt-sleep settings` lists them all)")
@@ -228,7 +228,7 @@ def _convert(key: str, value: object, where: str) -> object:
 
 
 def _choices(kind: object) -> tuple[str, ...]:
-    """Return the values of a closed set, none for an open type."""
+    """Return the values that an enum or a ``Literal`` allows; () for any other type."""
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return tuple(str(member.value) for member in kind)
     return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()

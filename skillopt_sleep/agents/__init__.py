@@ -1,7 +1,7 @@
-"""Coding agents: everything that depends on which agent somebody works with is decided by one value per agent.
+"""Coding agents: one value per agent decides everything that depends on which agent somebody works with.
 
-Each module of this package ends in ``PLUGIN = CodingAgent(...)``; other packages add agents by the entry-point group
-``skillopt_sleep.agents``. Every command finds a new agent, its sessions and its files without another change.
+Each module of this package ends in ``PLUGIN = CodingAgent(...)``; other packages add agents by entry points in the
+group ``skillopt_sleep.agents``. Every command then finds a new agent, its sessions and its files without a change.
 """
 
 from __future__ import annotations
@@ -14,57 +14,57 @@ from skillopt_sleep.errors import PluginError
 from skillopt_sleep.registry import Kind, find, find_class, names, option_names, refuse
 
 DEFAULT = "claude"
-"""The agent that is used when nothing points to another one."""
+"""Name of the agent that is used when neither settings nor sessions point to another one."""
 LEARNED_SKILL = "skillopt-sleep-learned"
-"""The skill that receives what is learnt when no other skill is named."""
+"""Name of the skill that receives the learnt rules when the user names no other skill."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentPlugin:
-    """How this program's plugin gets into an agent, by the agent's own ``plugin`` commands."""
+    """How to install this program's plugin in an agent and remove it, by the agent's own ``plugin`` commands."""
 
     install: str
     """The subcommand of the agent's ``plugin`` command that installs a plugin."""
     uninstall: str
     records: tuple[str, ...]
-    """Files in the agent's home that list its plugins and marketplaces; only read."""
+    """Files in the agent's home that list its plugins and marketplaces; this program only reads these files."""
     market_record: str
-    """The text that one of ``records`` contains once our marketplace was added."""
+    """The text that one of the files in ``records`` contains when our marketplace has been added."""
     skill: str = ""
-    """A skill to copy to the user's own skills as well, as a path below ``plugins/``; "" for none."""
+    """A skill that is also copied to the user's own skills, as a path below ``plugins/``; "" for none."""
     greeting: str = ""
-    """How to call the plugin from within the agent, one sentence for the user."""
+    """One sentence that tells the user how to call the plugin from within the agent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CodingAgent:
-    """One coding agent: where its files are, and which adapters serve it."""
+    """One coding agent: where its files are, and which source and backend belong to it."""
 
     name: str
     label: str
-    """The agent's name for people."""
+    """The agent's name as shown to the user."""
     source: str
-    """The source that reads the agent's sessions."""
+    """Name of the source that reads the agent's sessions."""
     backend: str
-    """The backend that runs the agent."""
+    """Name of the backend that runs the agent."""
     provider: str = ""
-    """The provider that the agent's sessions have already gone to, "" when that cannot be told."""
+    """Name of the provider that has already received the agent's sessions; "" when the agent does not determine it."""
     find_homes: Callable[[Mapping[str, str]], tuple[Path, ...]]
-    """From the environment, returns folders that may hold the agent's sessions and settings, best first."""
+    """Returns, for a process environment, the folders that may hold the agent's sessions and settings, best first."""
     skills: str
-    """The folder with a project's skills, below the project."""
+    """The folder with a project's skills, as a path below the project."""
     user_skills: str = "skills"
-    """The folder with the user's own skills, below the agent's home."""
+    """The folder with the user's own skills, as a path below the agent's home."""
     memory: str
-    """The memory file, in the project and in the agent's home."""
+    """Name of the memory file, both in a project and in the agent's home."""
     retention: str = ""
-    """When the agent deletes old sessions, in one sentence for the user."""
+    """One sentence that tells the user when the agent deletes old sessions; "" when unknown."""
     variables: tuple[str, ...] = ()
-    """Environment variables, none of them secret, with which a scheduled night starts the agent as the user does."""
+    """Names of environment variables, none of them secret, that a scheduled night passes on to the agent."""
     plugin: AgentPlugin | None = None
 
     def home(self, env: Mapping[str, str]) -> Path:
-        """The agent's own folder, which may not exist yet."""
+        """Return the agent's home folder: the first existing one of ``find_homes``, else the first one."""
         homes = self.find_homes(env)
         return next((home for home in homes if home.is_dir()), homes[0])
 
@@ -84,7 +84,10 @@ class CodingAgent:
 
 
 def find_agent(name: str) -> CodingAgent:
-    """Return the agent of that name. Raises ``UsageError`` with the known names, ``PluginError`` if it is unusable."""
+    """Return the agent with this name.
+
+    Raises ``UsageError``, listing the known names, for an unknown agent, and ``PluginError`` for an unusable one.
+    """
     agent = find(Kind.AGENT, name)
     if not isinstance(agent, CodingAgent):
         raise refuse(Kind.AGENT, name, f"cannot be used: expected a CodingAgent, found {agent!r:.60}")
@@ -92,12 +95,12 @@ def find_agent(name: str) -> CodingAgent:
 
 
 def all_agents() -> tuple[CodingAgent, ...]:
-    """Return every agent that can be used, the default one first."""
+    """Return every usable agent, the default one first."""
     return tuple(agent for agent, _ in _agents_with_faults() if agent)
 
 
 def list_unusable_agents() -> tuple[str, ...]:
-    """Return a line on each installed agent that ``all_agents`` leaves out."""
+    """Return one line for each installed agent that is unusable, saying why."""
     return tuple(fault for agent, fault in _agents_with_faults() if not agent)
 
 
@@ -110,32 +113,31 @@ def _agents_with_faults() -> Iterator[tuple[CodingAgent | None, str]]:
 
 
 def agent_of_source(source: str) -> CodingAgent | None:
-    """Return the agent whose sessions a source reads."""
+    """Return the agent whose sessions the named source reads, or None when there is no such agent."""
     return next((agent for agent in all_agents() if agent.source == source), None)
 
 
 def agent_of_backend(backend: str) -> CodingAgent | None:
-    """Return the agent that a backend runs."""
+    """Return the agent that the named backend runs, or None when there is no such agent."""
     return next((agent for agent in all_agents() if agent.backend == backend), None)
 
 
 def source_of_backend(backend: str) -> str:
-    """Return the source with the sessions of a backend's agent; the backend's own name when no agent is known."""
+    """Return the name of the source that reads the sessions of a backend's agent; ``backend`` when it has no agent."""
     agent = agent_of_backend(backend)
     return agent.source if agent else backend
 
 
 def label_of_source(source: str) -> str:
-    """Return what people call the agent behind a source; the source's own name when no agent is known."""
+    """Return the displayed name of the agent whose sessions a source reads; ``source`` when it has no agent."""
     agent = agent_of_source(source)
     return agent.label if agent else source
 
 
 def find_session_homes(source: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the existing folders in which a source finds sessions by default.
+    """Return those folders that exist among the ones where a source looks for sessions by default.
 
-    They are those of the source's agent; a source without an agent may name them by a static method
-    ``find_homes(env)``.
+    A source of an agent looks in the agent's homes; any other source may define a static method ``find_homes(env)``.
     """
     agent = agent_of_source(source)
     find_homes = agent.find_homes if agent else getattr(find_class(Kind.SOURCE, source), "find_homes", None)
@@ -143,6 +145,6 @@ def find_session_homes(source: str, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def home_options(source: str, home: str) -> dict[str, object]:
-    """Return the options with which a source reads one folder; empty when it reads no folder."""
+    """Return the options that make a source read only the folder ``home``; {} when it has no such option."""
     options = option_names(Kind.SOURCE, source)
     return {"homes": [home]} if "homes" in options else {"home": home} if "home" in options else {}

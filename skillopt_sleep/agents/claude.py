@@ -1,4 +1,4 @@
-"""Claude Code: its folders, its skill and memory files, its adapters and its plugin."""
+"""Claude Code as a coding agent: its folders, skill and memory files, source, backend and plugin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from skillopt_sleep.agents import AgentPlugin, CodingAgent
 
 
 def find_homes(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return ``CLAUDE_CONFIG_DIR``, which may be a comma list, else ``~/.claude`` and ``~/.config/claude``."""
+    """Return the folders listed, with commas, in ``CLAUDE_CONFIG_DIR``; else ``~/.claude`` and ``~/.config/claude``."""
     named = tuple(Path(part) for part in env.get("CLAUDE_CONFIG_DIR", "").split(",") if part.strip())
     home = Path(env.get("HOME") or Path.home())
     return named or (home / ".claude", home / ".config" / "claude")

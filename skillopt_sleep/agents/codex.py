@@ -1,4 +1,4 @@
-"""Codex: its folder, its skill and memory files, its adapters and its plugin."""
+"""Codex as a coding agent: its folder, skill and memory files, source, backend and plugin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from skillopt_sleep.agents import AgentPlugin, CodingAgent
 
 
 def find_homes(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return ``CODEX_HOME``, else ``~/.codex``."""
+    """Return the folder that ``CODEX_HOME`` names, or ``~/.codex`` when it is not set."""
     return (Path(env.get("CODEX_HOME") or Path(env.get("HOME") or Path.home()) / ".codex"),)
 
 

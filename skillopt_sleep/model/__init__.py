@@ -1,7 +1,7 @@
-"""Frozen values and pure rules: no I/O, no clock, no environment.
+"""Immutable values and pure functions: no I/O, no clock, no environment.
 
-A value is ``class X(Struct, frozen=True, kw_only=True)``: immutable, compared by content, built by keyword, and ready
-for the one codec library.
+Each value is a ``class X(Struct, frozen=True, kw_only=True)``: immutable, compared by content, built by keyword, and
+encoded or decoded by msgspec.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Model calls: prompts, replies, and what a night may spend on them.
 
-All backends, the ledger and the budget share these values. A provider may report any figure: one that is negative or
-absurd must neither lift a cap nor end the night, so it counts as missing. Tokens are then estimated from the length of
-the texts, and a price is not counted.
+All backends, the ledger and the budget share these values. A figure from a provider that is negative or absurd must
+neither lift a cap nor end the night, so it counts as missing: tokens are then estimated from the length of the texts,
+and a price is not counted.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import sha256
 
 _LONE = re.compile("[\ud800-\udfff]")
-"""A lone surrogate: how Python reads a byte that is not UTF-8. No encoding can send it."""
+"""A lone surrogate, which is how Python represents a byte that is not UTF-8; no encoding can send it."""
 
 
 class Role(enum.StrEnum):
-    """The part a model plays: the target's skill is improved; the optimizer mines, judges and reflects."""
+    """The part a model plays: the target works with the documents; the optimizer mines, judges and reflects."""
 
     TARGET = "target"
     OPTIMIZER = "optimizer"
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """What one call may take at most; None means no limit."""
+    """Limits of one call; None means no limit."""
 
     seconds: float | None = None
-    """Wall time."""
+    """Maximum wall time in seconds."""
     usd: float | None = None
 
     def clip(self, seconds: float) -> float:
@@ -52,37 +52,37 @@ class Prompt(Struct, frozen=True, kw_only=True):
     system: str
     user: str
     schema: dict[str, Json] | None = None
-    """JSON Schema of the object to reply with; None asks for text."""
+    """JSON Schema of the object that the model must reply with; None asks for text."""
     sample: int = 0
-    """Number of the repetition of a rollout: keeps the replies apart in the ledger, and is never sent."""
+    """Number of the repetition of a rollout, which keeps repeated replies apart in the ledger and is never sent."""
     max_output_tokens: int | None = None
-    """Honoured by backends that can limit the output; None leaves the length to the model."""
+    """Maximum number of output tokens, for backends that can limit it; None leaves the length to the model."""
     temperature: float | None = None
-    """Honoured by backends that can set it; None leaves it to the model."""
+    """Sampling temperature, for backends that can set it; None leaves it to the model."""
     within: Bounds = Bounds()
     """Limits of this call, set by the night's budget."""
 
     def __post_init__(self) -> None:
-        """Replace lone surrogates by U+FFFD: the file keeps its bytes, but only text can be sent."""
+        """Replace lone surrogates in the texts by U+FFFD, as they could not be sent; files keep their bytes."""
         for name in ("system", "user"):
             if _LONE.search(text := getattr(self, name)):
                 msgspec.structs.force_setattr(self, name, _LONE.sub("\ufffd", text))
 
     @property
     def digest(self) -> str:
-        """Hex digest of what the model is sent: texts and schema, none of the other fields."""
+        """Hex digest of what is sent to the model: both texts and the schema, none of the other fields."""
         return sha256(msgspec.json.encode([self.system, self.user, self.schema]))
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Tokens of one call, as the provider reports them."""
+    """Numbers of tokens of one call, as the provider reports them."""
 
     input_tokens: int = 0
-    """Tokens of the request, cached ones included."""
+    """Tokens of the request, including cached ones."""
     output_tokens: int = 0
     cached_tokens: int = 0
     estimated: bool = False
-    """Whether the provider reported nothing usable, and the counts are characters / 4."""
+    """Whether the counts are estimates (characters / 4), as the provider reported nothing usable."""
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -93,53 +93,53 @@ class Reply(Struct, frozen=True, kw_only=True):
     """The model that answered, as the provider names it."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """Price of the call; None when the provider names none."""
+    """Price of the call in dollars; None when the provider names none."""
     latency: float = 0.0
-    """Seconds from request to reply."""
+    """Time from request to reply, in seconds."""
     tools_called: tuple[str, ...] = ()
     version: str = ""
-    """Version of the command line that answered, as checked when the night began or was resumed."""
+    """Version of the agent CLI that answered, as checked when the night began or was resumed."""
     answered_at: str = ""
-    """ISO 8601, when the reply came; set by the chain of calls."""
+    """Time when the reply came, ISO 8601; the chain of calls sets it."""
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """Whether a backend can be used, found out without a model call."""
+    """Whether a backend can be used, as found out without a model call."""
 
     ready: bool
     version: str = ""
     logged_in: bool | None = None
     """Whether the user is logged in; None when it cannot be found out."""
     detail: str = ""
-    """What to do when the backend is not ready."""
+    """What the user should do when the backend is not ready."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One request that was sent, as the account records it."""
+    """One request that was sent, as the ledger records it."""
 
     phase: str
-    """Which part of the night sent it."""
+    """Name of the part of the night that sent the request."""
     role: Role
     number: int = 1
-    """Number of the try for the same reply, from 1."""
+    """Number of this try to get the same reply, from 1."""
     error: str = ""
-    """Name of the exception class; "" when the request was answered."""
+    """Name of the exception class that the request raised; "" when it was answered."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """Price of the attempt; None when the provider names none."""
+    """Price of the attempt in dollars; None when the provider names none."""
     seconds: float = 0.0
-    """Wall time."""
+    """Wall time of the attempt in seconds."""
 
 
 class Caps(Struct, frozen=True, kw_only=True):
-    """Hard limits of one night; the first one reached stops it."""
+    """Hard limits of one night; the night stops at the first limit it reaches."""
 
     calls: int = 120
     tokens: int = 400_000
     """Input and output tokens together."""
     usd: float = 2.0
     minutes: float = 60.0
-    """Wall time between start, or resumption, and end."""
+    """Maximum wall time from the start of the night, or from its resumption, in minutes."""
 
 
 class Spend(Struct, frozen=True, kw_only=True):
@@ -152,26 +152,26 @@ class Spend(Struct, frozen=True, kw_only=True):
     usd: float = 0.0
     """The sum of the known prices."""
     unpriced: int = 0
-    """Calls without a known price; if there are any, reports call ``usd`` a lower bound."""
+    """Number of calls without a known price; if there are any, reports call ``usd`` a lower bound."""
     seconds: float = 0.0
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """Forecast of the calls of one phase, if none has to be repeated."""
+    """Forecast of the number of calls in one phase, provided that no call has to be repeated."""
 
     phase: str
     least: int
     most: int
     usual: int = 0
-    """Calls that a typical night makes."""
+    """Number of calls that a typical night makes in this phase."""
 
 
 LEAST_SHARE = 0.7
-"""Lower end of the forecast range as a share of a night's usual calls; the upper end is twice the lower one."""
+"""Lower end of the forecast range, as a share of a night's usual calls; the upper end is twice the lower one."""
 
 
 def find_range(usual: int, cap: int) -> tuple[int, int]:
-    """Return the lower and the upper end of the calls forecast for a night; at most a factor of two apart.
+    """Return the lower and upper end of the forecast of a night's calls; the upper end is at most twice the lower one.
 
     A night postpones its remaining trials when it reaches the upper end, and the next night continues them
     (`TrialRunner.calls_left`).
@@ -185,10 +185,10 @@ class Allowance(Struct, frozen=True, kw_only=True):
 
     caps: Caps
     spent: Spend = Spend()
-    """What the nights of the day had spent when this night began, or was resumed."""
+    """What the nights of the day had spent when this night began or was resumed."""
 
     def after(self, spent: Spend) -> Spend:
-        """Return what the day has spent when this night has spent ``spent``."""
+        """Return what all nights of the day have spent, given that this night has spent ``spent``."""
         return Spend(
             calls=self.spent.calls + spent.calls,
             tokens=self.spent.tokens + spent.tokens,
@@ -200,10 +200,10 @@ class Allowance(Struct, frozen=True, kw_only=True):
 def find_blocking_cap(
     caps: Caps, spend: Spend, *, in_flight: int, tokens_per_call: float, usd_per_call: float
 ) -> str | None:
-    """Return the name of the cap that one more call could exceed; None when the call may be sent.
+    """Return the name of the cap that one more call could exceed, or None when the call may be sent.
 
-    Every call in flight counts with the expected size, so parallel calls cannot together exceed a cap that serial
-    calls would have kept. ``tokens_per_call`` and ``usd_per_call`` are the expectation for one call.
+    Every call in flight counts with its expected size, so that parallel calls together cannot exceed a cap that serial
+    calls would have kept. ``tokens_per_call`` and ``usd_per_call`` are the expected size of one call.
     """
     ahead = in_flight + 1
     if spend.calls + ahead > caps.calls:
@@ -223,31 +223,31 @@ class PhaseTally(Struct, frozen=True, kw_only=True):
     phase: str
     calls: int = 0
     reused: int = 0
-    """Replies that this night had already paid for."""
+    """Number of replies that this night had already paid for."""
     retries: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
-    """Sum of the known prices; None when no call named a price."""
+    """Sum of the known prices in dollars; None when no call named a price."""
     seconds: float = 0.0
-    """Sum of the calls' durations, which may overlap."""
+    """Sum of the calls' durations in seconds; parallel calls overlap."""
     errors: dict[str, int] = field(default_factory=dict)
     """Number of failed attempts by the name of the exception class."""
 
 
 MAX_TOKENS = 100_000_000
-"""The most tokens of one call that are believed; the longest run of an agent takes a tenth of it."""
+"""The highest number of tokens of one call that is believed, ten times the tokens of an agent's longest run."""
 MAX_USD = 10_000.0
-"""The highest price of one call that is believed."""
+"""The highest price of one call that is believed, in dollars."""
 CHARACTERS_PER_TOKEN = 4
 LONGEST_NUMBER = 20
-"""Characters of a number that is sent as text."""
+"""Maximum length of a number that a provider sends as text, in characters."""
 
 R = TypeVar("R", bound=Reply)
 
 
 def read_count(value: Json) -> int | None:
-    """Return a number of tokens, also one sent as text; 0 for null, None for anything that is no valid count."""
+    """Return a number of tokens, also one sent as text; 0 for null, and None for anything that is not a valid count."""
     if value is None:
         return 0
     number = _read_number(value, MAX_TOKENS)
@@ -255,12 +255,12 @@ def read_count(value: Json) -> int | None:
 
 
 def read_price(value: Json) -> float | None:
-    """Return a price in dollars, None when there is none or it cannot be one."""
+    """Return a price in dollars, or None when there is none or the value cannot be a price."""
     return None if value is None else _read_number(value, MAX_USD)
 
 
 def make_usage(*, given: list[Json], written: list[Json], cached: Json = None) -> Usage | None:
-    """Return the usage of one call from its counts; None when one of them cannot be a count."""
+    """Return the usage of one call from its counts of tokens, or None when one of them cannot be a count."""
     given_counts, written_counts = [read_count(value) for value in given], [read_count(value) for value in written]
     if None in given_counts or None in written_counts:
         return None
@@ -273,25 +273,25 @@ def make_usage(*, given: list[Json], written: list[Json], cached: Json = None) -
 
 
 def is_believable(usage: Usage) -> bool:
-    """Tell whether every count is one that a call can have."""
+    """Return whether every count of a usage is possible for one call."""
     counts = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
     return all(count is not None and read_count(count) is not None for count in counts)
 
 
 def estimate_usage(prompt: Prompt, text: str) -> Usage:
-    """Estimate the tokens of a prompt and its answer by their length."""
+    """Return an estimate of the tokens of a prompt and its answer, by their length."""
     sizes = [-(-len(part) // CHARACTERS_PER_TOKEN) for part in (prompt.system, prompt.user, text)]
     return Usage(input_tokens=sizes[0] + sizes[1], output_tokens=sizes[2], estimated=True)
 
 
 def correct_reply(reply: R, prompt: Prompt) -> R:
-    """Return a reply whose tokens and price can be counted."""
+    """Return the reply with impossible token counts replaced by an estimate, and an impossible price by None."""
     usage = reply.usage if is_believable(reply.usage) else estimate_usage(prompt, reply.text)
     return msgspec.structs.replace(reply, usage=usage, cost_usd=read_price(reply.cost_usd))
 
 
 def correct_error(error: BackendError | BudgetSpent, prompt: Prompt) -> None:
-    """Replace impossible token counts and prices of an error by figures that can be counted."""
+    """Replace impossible token counts of an error by an estimate, and an impossible price by None."""
     if not is_believable(Usage(input_tokens=error.input_tokens, output_tokens=error.output_tokens)):
         usage = estimate_usage(prompt, "")
         error.input_tokens, error.output_tokens = usage.input_tokens, usage.output_tokens

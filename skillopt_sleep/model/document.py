@@ -1,6 +1,6 @@
-"""Documents: a skill or memory file as exact bytes, and the one region of it that edits may touch.
+"""Documents: a skill or memory file as exact bytes, and the one region of the file that edits may change.
 
-The file belongs to its owner. Everything outside the region comes back byte for byte: byte order mark, line ends, a
+The file belongs to its owner. Everything outside the region is kept byte for byte: byte order mark, line ends, a
 missing final newline, invalid UTF-8. Inside the region, a newline stands for the line end of the file.
 """
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 BEGIN = "<!-- skillopt-sleep:begin -->"
 END = "<!-- skillopt-sleep:end -->"
 NOTE = "<!-- Rules learnt from your own sessions; `skillopt-sleep revert` takes them out again. -->"
-"""First line of every block, for people who find it in the file; not part of the region."""
+"""First line of every block, which explains the block to people; not part of the region."""
 DESCRIPTION = (
     "House rules learnt from this user's own sessions, the formats, conventions and corrections they insist on."
     " Read them before any task here."
 )
-"""How earlier versions described every skill that they created."""
+"""The description that earlier versions gave to every skill that they created."""
 NAMED_DESCRIPTION = "House rules and procedures learnt from this user's own sessions. Open it before any of this: "
-"""How the description of a skill that we create begins; the names of its rules follow."""
+"""The first words of the description of a skill that we create; the names of its rules follow."""
 MOST_DESCRIPTION = 900
 """Maximum characters of a skill's description: agents cut descriptions longer than 1,024."""
 MOST_TOPIC = 100
@@ -46,50 +46,50 @@ _FENCE = re.compile(r"\ufeff?---[ \t]*\r?\n")
 _BARE_NEWLINE = re.compile(r"(?<!\r)\n")
 _LINE_END = re.compile(r"\r\n?|\n")
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
-"""What "surrogateescape" makes of bytes that are not UTF-8."""
+"""Characters into which "surrogateescape" decodes bytes that are not UTF-8."""
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 _TOPIC = re.compile(r"^(?:[-*+]|\d{1,9}[.)])?\s*(?P<words>.*?)(?:[.:;!?](?=\s|$)|$)", re.MULTILINE)
 _UNNAMEABLE = re.compile(r"[<>\"\\`\x00-\x1f\x7f\udc80-\udcff]")
-"""What a quoted line of YAML could misread, or an agent take for a tag."""
+"""Characters that a quoted line of YAML could misread, or that an agent could take for a tag."""
 
 
 class DocumentKind(enum.StrEnum):
-    """Whether a file is a skill, which an agent loads when needed, or memory, which is part of every request."""
+    """The kinds of documents: a skill, which an agent loads when needed, or memory, which is part of every request."""
 
     SKILL = "skill"
     MEMORY = "memory"
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """A live file, or a proposed version of it."""
+    """A skill or memory file as it is on disk, or a proposed version of it."""
 
     kind: DocumentKind
     path: str
     content: bytes | None = None
     """The bytes of the file; None when it does not exist."""
     whole: bool = False
-    """Whether edits may touch the whole body of the file (never its frontmatter), instead of our block only."""
+    """Whether edits may change the whole body of the file (never its frontmatter), instead of our block only."""
     beside: str = ""
-    """Other text that the agent reads with this file, from the file that imports it; never edited."""
+    """Text of the file that imports this one, which the agent reads as well; never edited."""
 
     @property
     def loaded(self) -> bytes | None:
-        """Everything that the agent reads; None when there is nothing."""
+        """Everything that the agent reads: the file and ``beside``; None when there is nothing."""
         return (self.content or b"") + f"\n\n{self.beside}".encode() if self.beside else self.content
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """The documents an agent is given in one arm of a comparison; the live ones form the baseline."""
+    """The documents that an agent is given in one arm of a comparison; the live documents are the baseline."""
 
     documents: tuple[Document, ...]
-    """At most one of each kind."""
+    """At most one document of each kind."""
 
     def __getitem__(self, kind: DocumentKind) -> Document | None:
         return next((document for document in self.documents if document.kind is kind), None)
 
     def with_document(self, changed: Document) -> Candidate:
-        """Return the candidate with the document of that kind replaced."""
+        """Return the candidate with its document of the same kind replaced by ``changed``."""
         return Candidate(documents=tuple(changed if old.kind is changed.kind else old for old in self.documents))
 
     @property
@@ -103,38 +103,38 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Span(NamedTuple):
-    """Start and end of a text in a region; a rule runs from its first line to the end of its last, newline excluded."""
+    """Start and end of a text in a region; a rule ends with its last line, before the newline."""
 
     start: int
     end: int
 
 
 def read_description(document: Document) -> str:
-    """Return the description in a skill's frontmatter; "" when it has none."""
+    """Return the description in a skill's frontmatter; "" when there is none."""
     head = (document.content or b"")[:4096].decode("utf-8", "replace").partition("\n---")[0]
     line = next((line for line in head.splitlines() if line.startswith("description:")), "")
     return line.removeprefix("description:").strip(" \t\"'")
 
 
 def read_region(document: Document) -> str:
-    """Return the text that edits may touch: the body of a whole document, in any other the content of our block.
+    """Return the text that edits may change: the body of a whole document, else the content of our block.
 
-    Returns "" where there is no block. Raises ``Refused`` for a file whose markers or frontmatter do not pair up.
+    Returns "" when there is no block. Raises ``Refused`` for a file whose markers or frontmatter do not pair up.
     """
     return _split(document).region
 
 
 def replace_region(document: Document, text: str) -> Document:
-    """Return the document with another region; no byte outside it changes.
+    """Return the document with ``text`` as its region; no byte outside the region changes.
 
-    A missing block is put at the end of the file; a missing skill gets its frontmatter, and where that is ours, the
-    description follows the rules (``describe_skill``). A blank text removes the block with everything that came with
+    A missing block is added at the end of the file. A missing skill is created with frontmatter; in frontmatter that we
+    created, the description is renewed (``describe_skill``). A blank text removes the block and what was added with
     it. So ``replace_region(replace_region(d, text), read_region(d)) == d`` for every text, with four exceptions: an
     empty block is not put back; a whole memory file of no bytes, or a skill of nothing but the frontmatter we would
     give it, becomes an absent file; a description by an earlier version is not put back; and the line ends of a whole
     document that mixes them, or has them in its body alone, may all become alike.
 
-    Raises ``Refused`` as ``read_region`` does, and for a text that holds a marker of our block.
+    Raises what ``read_region`` raises, and ``Refused`` for a text that contains a marker of our block.
     """
     parts = _split(document)
     text = text if document.whole or text.strip() else ""
@@ -148,9 +148,9 @@ def replace_region(document: Document, text: str) -> Document:
 
 
 def require_usable(document: Document, *, most_bytes: int) -> None:
-    """Raise ``Refused``, naming file, line and remedy, when a night could not work with this document.
+    """Raise ``Refused``, naming file, line and remedy, when a night cannot work with this document.
 
-    ``run`` and ``doctor`` both ask this before anything is paid for. Bytes outside our block may be anything but NUL,
+    ``run`` and ``doctor`` call this before any call is paid for. Bytes outside our block may be anything but NUL,
     which indicates a binary file or UTF-16: text added to that would damage it.
     """
     content = document.content or b""
@@ -173,7 +173,7 @@ def _count_lines(text: str) -> int:
 
 
 class _Parts(NamedTuple):
-    """The text of a file in five parts; ``opening`` and ``closing`` frame our block and are "" without one."""
+    """The text of a file in five parts; ``opening`` and ``closing`` enclose our block and are "" without a block."""
 
     newline: str
     before: str
@@ -211,9 +211,9 @@ def _split(document: Document) -> _Parts:
 
 
 def describe_skill(text: str) -> str:
-    """Return the description of a skill with these rules: all an agent sees of it until it opens the skill.
+    """Return the description for a skill with these rules, which is all that an agent sees until it opens the skill.
 
-    It names every rule by its first words, as far as there is room.
+    The description names every rule by its first words, as far as there is room.
     """
     topics: list[str] = []
     room = MOST_DESCRIPTION - len(NAMED_DESCRIPTION)
@@ -227,9 +227,9 @@ def describe_skill(text: str) -> str:
 
 
 def restore_former_description(document: Document) -> Document:
-    """Return our skill with the description of earlier versions, to recognize what they staged or adopted.
+    """Return our skill with the description that earlier versions gave it, to recognize skills that they created.
 
-    It returns any other document unchanged.
+    Returns any other document unchanged.
     """
     parts = _split(document)
     if not document.whole or document.content is None or parts.before != _make_new_text(document, parts.region):
@@ -270,10 +270,10 @@ def _join_block(document: Document, parts: _Parts, text: str) -> str | None:
 
 
 def _append_new_block(document: Document, text: str, block: str) -> str:
-    """Put the block at the end of a file in such a way that ``_remove_block`` can restore the file exactly.
+    """Return the text with the block at its end, in such a way that ``_remove_block`` can restore the file exactly.
 
-    A blank line separates it from the text before it. It ends in a newline only if the file did, or if there was no
-    file: that tells a missing file from an empty one.
+    A blank line separates the block from the text before. The block ends in a newline only if the file did, or if there
+    was no file, which distinguishes a missing file from an empty one.
     """
     if document.content is None:
         return f"{text}\n\n{block}\n" if text else f"{block}\n"
@@ -283,7 +283,7 @@ def _append_new_block(document: Document, text: str, block: str) -> str:
 
 
 def _remove_block(parts: _Parts) -> str | None:
-    """Return the text around the block, without what ``_append_new_block`` added; None when there was no file."""
+    """Return the text around the block, without what ``_append_new_block`` added; None when no file existed before."""
     before, rest = parts.before, parts.after.removeprefix("\n")
     if not before:
         return None if parts.after == "\n" else rest
@@ -301,7 +301,7 @@ def _load_markdown() -> MarkdownIt:
 
 @functools.lru_cache(maxsize=64)  # every edit of a step looks at the same few texts
 def find_rules(text: str) -> tuple[Span, ...]:
-    """Return the places of the rules of a region: its top-level list items, as CommonMark reads them."""
+    """Return the places of a region's rules, which are its top-level list items as CommonMark parses them."""
     tokens: list[Token] = []
     parser = _load_markdown()
     parser.block.parse(_LINE_END.sub("\n", text), parser, {}, tokens)
@@ -335,7 +335,7 @@ class AnchorNotUnique(Exception):
 
 
 def is_block(content: str) -> bool:
-    """Whether a text is more than one rule: it has a heading, several list items, or several paragraphs."""
+    """Return whether a text is more than one rule: it has a heading, several list items, or several paragraphs."""
     text = content.strip()
     return text.startswith("#") or "\n#" in text or len(find_rules(text)) > 1 or bool(_PARAGRAPH_END.search(text))
 
@@ -346,9 +346,9 @@ def append_block(text: str, content: str) -> str:
 
 
 def insert_below(text: str, anchor: str, content: str) -> str:
-    """Return the text with the content on lines of its own below the anchor's last line.
+    """Return the text with the content inserted on lines of its own below the anchor's last line.
 
-    Raises ``AnchorNotUnique``, as ``replace_words`` and ``delete_words`` do.
+    Raises ``AnchorNotUnique`` when the anchor is not found exactly once.
     """
     span = _find_anchor(text, anchor)
     line_end = text.find("\n", max(span.start, span.end - 1))
@@ -358,13 +358,13 @@ def insert_below(text: str, anchor: str, content: str) -> str:
 
 
 def replace_words(text: str, anchor: str, content: str) -> str:
-    """Return the text with the content in place of the anchor."""
+    """Return the text with the anchor replaced by the content. Raises ``AnchorNotUnique``."""
     span = _find_anchor(text, anchor)
     return text[: span.start] + content.strip() + text[span.end :]
 
 
 def delete_words(text: str, anchor: str) -> str:
-    """Return the text without the anchor, and without its line when nothing else is on it."""
+    """Return the text without the anchor, and without its line if that is then empty. Raises ``AnchorNotUnique``."""
     start, end = _find_anchor(text, anchor)
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", end)

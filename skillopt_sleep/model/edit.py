@@ -1,7 +1,7 @@
-"""Edits of a document: bounded changes that a model proposes, how they are read, applied and compared.
+"""Edits of a document: small changes that a model proposes, and how they are read, applied and compared.
 
-A model's reply is text from outside. What cannot be read as an edit, fits no single place or would break the document
-is never applied; every edit comes back with what became of it and why.
+A model's reply is not trusted. What cannot be read as an edit, fits no single place or would break the document
+is never applied; every edit is returned with its status and the reason.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.text import sha256
 
 REGION_CAP = 8_000
-"""Maximum characters of a region: memory is sent with every call of the agent, and paid for every time."""
+"""Maximum characters of the region that we edit: agents send memory with every request, which costs each time."""
 
 TEXT_CAP = 600
-"""Maximum characters of one rule; a longer text should be a document of its own."""
+"""Maximum characters of one rule; a longer text belongs into a document of its own."""
 
 Member = TypeVar("Member", bound=enum.StrEnum)
 
@@ -51,7 +51,7 @@ _FRONTMATTER_FENCE = re.compile(r"^[ \t]*(?:[-*+•][ \t]+)?---+[ \t]*$", re.MUL
 
 
 class EditOp(enum.StrEnum):
-    """How an edit changes a document. A model may also write ``add``, which means ``append``."""
+    """How an edit changes a document. In a model's reply, ``add`` means ``append``."""
 
     APPEND = "append"
     INSERT_AFTER = "insert_after"
@@ -69,13 +69,13 @@ class EditRecord(Struct, frozen=True, kw_only=True):
     text: str = ""
     """The new rule without its list mark; "" for a deletion."""
     anchor: str = ""
-    """The rule, or words of it, that the edit refers to; "" for an append. It must be found exactly once."""
+    """The rule, or words of the rule, that the edit refers to, found exactly once; "" for an append."""
     reason: str = ""
-    """Why the optimizer proposes it."""
+    """Why the optimizer proposes the edit."""
     task_ids: tuple[str, ...] = ()
-    """The training tasks it was written from."""
+    """Ids of the training tasks that the edit was written from."""
     support: int = 1
-    """Number of equal proposals that were merged into it."""
+    """Number of equal proposals that were merged into this edit."""
 
     def with_text(self, text: str) -> EditRecord:
         """Return the same edit with another text, and therefore another id."""
@@ -83,26 +83,26 @@ class EditRecord(Struct, frozen=True, kw_only=True):
 
 
 class EditStatus(enum.StrEnum):
-    """What became of an edit."""
+    """What happened to an edit."""
 
     APPLIED = "applied"
     UNMATCHED = "unmatched"
-    """Its anchor was not found exactly once."""
+    """The edit's anchor was not found exactly once."""
     SKIPPED = "skipped"
-    """It would change nothing, or the region would outgrow its cap."""
+    """The edit would change nothing, or make the region longer than its cap."""
     REJECTED = "rejected"
-    """The gate turned down the candidate it was applied to; ``why`` has the scores."""
+    """The gate rejected the candidate that contains the edit; ``why`` has the scores."""
     PENDING = "pending"
-    """The candidate it was applied to is not decided yet; ``why`` says what is missing."""
+    """The candidate that contains the edit is not decided yet; ``why`` says what is missing."""
     GUARDED = "guarded"
-    """A rule of the guard holds it back: the user sees it, and it is never applied automatically."""
+    """The guard holds the edit back: the user sees it, and it is never applied automatically."""
 
 
 class AppliedEdit(Struct, frozen=True, kw_only=True):
-    """An edit and what became of it."""
+    """An edit with its status."""
 
     edit: EditRecord
-    """The edit; once applied, its anchor is the whole rule it matched, so it means the same rule in every version."""
+    """The edit; when applied, its anchor is the whole rule it matched, so that it refers to the same rule later."""
     status: EditStatus
     why: str = ""
     """The reason for the status; "" only for an applied edit."""
@@ -116,14 +116,14 @@ def compute_edit_id(op: EditOp, document: DocumentKind, text: str, anchor: str) 
 
 
 def strip_list_mark(text: str) -> str:
-    """Return a rule without its list mark and with white space folded: two rules equal in this form are the same."""
+    """Return a rule without its list mark and with single spaces; rules that are equal in this form are the same."""
     return " ".join(_NUMBER.sub("", _LIST_MARK.sub("", text.lstrip())).split())
 
 
 def is_same_edit(edit: EditRecord, other: EditRecord) -> bool:
-    """Whether two edits do the same, ignoring case, white space and the last full stop.
+    """Return whether two edits do the same, ignoring case, white space and the last full stop.
 
-    The same text counts as the same edit wherever it is put, so a rejected rule is not tried again one line below.
+    Edits that put the same text in different places are the same, so that a rejected rule is not tried again elsewhere.
     """
     if edit.id == other.id:
         return True
@@ -138,7 +138,7 @@ def _fold_rule(text: str) -> str:
 
 
 def is_in_effect(text: str, edit: EditRecord) -> bool:
-    """Whether a region still is as the edit left it: with its rule word for word, or without the rule it deleted."""
+    """Return whether a region still contains the edit's rule word for word, or still lacks the rule that it deleted."""
     rules = [strip_list_mark(rule) for rule in list_rules(text)]
     if edit.op is EditOp.DELETE:
         return strip_list_mark(edit.anchor) not in rules
@@ -148,10 +148,10 @@ def is_in_effect(text: str, edit: EditRecord) -> bool:
 def parse_edits(
     raw: Json, *, known_tasks: Collection[str], document: DocumentKind
 ) -> tuple[tuple[EditRecord, ...], tuple[Refusal, ...]]:
-    """Read a model's ``{"edits": [...]}``; ``document`` is the kind that an edit means when it names none.
+    """Return the edits and the refusals in a model's ``{"edits": [...]}``.
 
-    An item that is no edit is refused with a reason, never guessed at. Unknown fields, and tasks that are not in
-    ``known_tasks``, are left out of an edit and reported in the same way. Raises ``ValueError`` when the reply holds
+    ``document`` is the kind that an edit means when it names none. An item that is no edit is refused with a reason.
+    ``known_tasks``, are left out of an edit and reported as refusals. Raises ``ValueError`` when the reply contains
     no list of edits.
     """
     items = raw.get("edits") if isinstance(raw, dict) else None
@@ -174,7 +174,7 @@ def parse_edits(
 
 
 class _WrittenEdit(Struct, frozen=True):
-    """An edit as models write it, under any of the field names they use."""
+    """An edit as a model writes it, with every field name that models use."""
 
     op: str = ""
     document: str | None = None
@@ -222,13 +222,13 @@ def _read_member(kind: type[Member], value: str, name: str) -> Member:
 
 
 def _shorten(value: Json) -> str:
-    """Render anything a model wrote on one line, shortened."""
+    """Return anything that a model wrote as one line, shortened."""
     line = textwrap.shorten(json.dumps(value, ensure_ascii=False), 120, placeholder="…")
     return line.encode(errors="replace").decode()
 
 
 class _NotApplied(Exception):
-    """An edit that cannot be applied, with the status it gets instead."""
+    """Raised for an edit that cannot be applied, with the status that the edit gets."""
 
     def __init__(self, status: EditStatus, why: str) -> None:
         super().__init__(why)
@@ -238,11 +238,11 @@ class _NotApplied(Exception):
 def apply_edits(
     document: Document, edits: Iterable[EditRecord], *, cap: int | None = REGION_CAP, prose: bool = False
 ) -> tuple[Document, tuple[AppliedEdit, ...]]:
-    """Apply edits in order, each to the result of the ones before it, and return what became of every edit.
+    """Return the document after the edits, each applied to the result of those before, and the status of every edit.
 
     A rule is one list item; an anchor is a whole rule, or words found in one rule only. An edit that would make the
-    region longer than ``cap`` characters is skipped (None: no limit). With ``prose`` the region may hold more than
-    rules: an anchor that is no whole rule is looked for in the text, and a text that is more than one rule is written
+    region longer than ``cap`` characters is skipped (None: no limit). With ``prose`` the region may contain other text:
+    an anchor that is not a whole rule is looked for in the text, and a text that is more than one rule is written
     unchanged. Raises ``Refused`` for a document whose region cannot be found.
     """
     text = read_region(document)
@@ -258,7 +258,7 @@ def apply_edits(
 
 
 def _apply(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None, *, prose: bool) -> tuple[str, str]:
-    """Return the region after the edit, and the whole rule that its anchor means."""
+    """Return the region after the edit, and the whole rule that the edit's anchor refers to."""
     if edit.document is not kind:
         raise _NotApplied(EditStatus.UNMATCHED, f"it is for the {edit.document}, this is the {kind}")
     rules = list_rules(text)
@@ -273,14 +273,14 @@ def _apply(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None, *, 
 
 
 def _is_rule_edit(edit: EditRecord, rules: Sequence[str]) -> bool:
-    """Whether an edit of prose concerns one list item: it adds one, or its anchor is one whole."""
+    """Return whether an edit concerns one list item: it appends one, or its anchor is one whole rule."""
     if is_block(edit.text):
         return False
     return edit.op is EditOp.APPEND or [*map(strip_list_mark, rules)].count(strip_list_mark(edit.anchor)) == 1
 
 
 def _edit_rule(text: str, edit: EditRecord, rules: Sequence[str]) -> tuple[str, str]:
-    """Change one rule of the region, and check that every other rule is still the same list item."""
+    """Return the region with one rule changed, and the edit's whole anchor, once no other list item has changed."""
     rule = "" if edit.op is EditOp.DELETE else _make_rule(edit.text, rules)
     if edit.op is EditOp.APPEND:
         changed, expected, anchor = _append_rule(text, rule), (*rules, rule), ""
@@ -294,7 +294,7 @@ def _edit_rule(text: str, edit: EditRecord, rules: Sequence[str]) -> tuple[str, 
 
 
 def _make_rule(text: str, rules: Sequence[str]) -> str:
-    """Write a text as a list item; refuses a text that must not, or cannot, be a rule of the region."""
+    """Return a text as a list item. Raises ``_NotApplied`` for a text that must not, or cannot, be a rule."""
     rule = _format_rule(text)
     why = ""
     if not strip_list_mark(rule):
@@ -313,14 +313,14 @@ def _make_rule(text: str, rules: Sequence[str]) -> str:
 
 
 def _format_rule(text: str) -> str:
-    """Write a text as one list item, its further lines indented below the first."""
+    """Return a text as one list item, with its further lines indented below the first."""
     first, *others = (line.rstrip() for line in _LINE_END.split(_LIST_MARK.sub("", text.strip())))
     others = textwrap.dedent("\n".join(others)).split("\n") if others else []
     return "\n".join([f"- {first}", *(line and f"  {line}" for line in others)])
 
 
 def _append_rule(text: str, rule: str) -> str:
-    """Put the rule below the last line with text; a blank line separates it from what is no list."""
+    """Return the text with the rule below its last line; a blank line separates the rule from anything but a list."""
     if not text.strip():
         return f"{text}{rule}\n"
     last = _LINE_END.search(text, len(text.rstrip(" \t\r\n")))
@@ -330,7 +330,7 @@ def _append_rule(text: str, rule: str) -> str:
 
 
 def _find_anchor(rules: Sequence[str], anchor: str) -> int:
-    """Return the index of the one rule that is the anchor, or else contains it."""
+    """Return the index of the one rule that equals the anchor or, if none does, contains it."""
     wanted = strip_list_mark(anchor)
     plain = [strip_list_mark(rule) for rule in rules]
     found = [index for index, rule in enumerate(plain) if rule == wanted]
@@ -342,7 +342,7 @@ def _find_anchor(rules: Sequence[str], anchor: str) -> int:
 
 
 def _change_rule(text: str, index: int, op: EditOp, rule: str) -> tuple[str, tuple[str, ...]]:
-    """Return the region with its rule number ``index`` changed, and the rules that are now in its place."""
+    """Return the region with its rule number ``index`` changed, and the rules that replace this rule."""
     start, end = find_rules(text)[index]
     if op is EditOp.INSERT_AFTER:
         return f"{text[:end]}\n{rule}{text[end:]}", (text[start:end], rule)
@@ -353,7 +353,7 @@ def _change_rule(text: str, index: int, op: EditOp, rule: str) -> tuple[str, tup
 
 
 def _edit_prose(text: str, edit: EditRecord) -> str:
-    """Return the region with words changed anywhere, or a block of text added."""
+    """Return the region with words of its text changed, or with a block of text added."""
     if _OWN_MARKER.search(edit.text):
         raise _NotApplied(EditStatus.GUARDED, "it contains a marker of our own block")
     if edit.op is not EditOp.DELETE and not edit.text.strip():

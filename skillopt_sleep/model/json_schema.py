@@ -1,6 +1,6 @@
-"""Writes the schemas that replies are asked in, and validates JSON values against what checks may use of JSON Schema.
+"""Write the JSON Schemas that replies must follow, and validate values against the part of JSON Schema that we support.
 
-A validator that ignores unknown keywords accepts wrong answers, so a schema with one is refused when it is read.
+A validator that ignored unknown keywords would accept wrong answers, so a schema with one is refused when read.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from skillopt_sleep.model import Json
 
 PATTERN_SECONDS = 1.0
-"""Time limit for one pattern on one text; after that, it counts as no match."""
+"""Time limit in seconds for matching one pattern with one text; a match that takes longer counts as none."""
 
 DEPTH = 64
-"""Levels of nesting a schema may have; each schema inside another one makes one or two."""
+"""Maximum depth of JSON nesting in a schema; each inner schema adds one or two levels."""
 
 Schema = dict[str, Json]
 Type = Literal["object", "array", "string", "boolean", "null", "number", "integer"]
@@ -27,17 +27,17 @@ TEXT: Json = {"type": "string"}
 
 
 def describe_object(**properties: Json) -> Schema:
-    """Return the schema of an object that has these properties and no others."""
+    """Return the schema of an object that must have these properties and no others."""
     return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
 
 
 def describe_list(items: Json) -> Schema:
-    """Return the schema of a list."""
+    """Return the schema of a list whose items have the schema ``items``."""
     return {"type": "array", "items": items}
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a regular expression is found in a text within ``PATTERN_SECONDS``; patterns come from models."""
+    """Return whether a regular expression from a model is found in a text within ``PATTERN_SECONDS``."""
     import regex  # noqa: PLC0415  17 ms that most commands need not wait for
 
     try:
@@ -47,7 +47,7 @@ def matches(pattern: str, text: str) -> bool:
 
 
 class _Schema(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """The keywords that are known, with what each may hold; those without a type do not affect validity."""
+    """The supported keywords and the types of their values; most keywords of type ``Any`` do not affect validity."""
 
     type: Type | Annotated[list[Type], Meta(min_length=1)] | UnsetType = UNSET
     properties: dict[str, _Schema] = {}
@@ -79,7 +79,7 @@ class _Schema(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ren
 
 
 def check_schema(schema: Json) -> None:
-    """Raise ``ValueError``, which names the place, for a schema that is malformed or has an unknown keyword."""
+    """Raise ``ValueError``, naming the place, for a schema that is malformed or has an unknown keyword."""
     inner: list[Json] = [schema]
     for _ in range(DEPTH):
         inner = [part for whole in inner if isinstance(whole, dict | list) for part in _list_parts(whole)]
@@ -150,7 +150,7 @@ def _find_size_violations(size: float, schema: Schema, keywords: tuple[str, str]
 
 
 def _is_equal(one: Json, other: Json) -> bool:
-    """Compare by the rules of JSON: unlike in Python, true is not equal to 1."""
+    """Return whether two JSON values are equal; unlike in Python, true is not equal to 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):

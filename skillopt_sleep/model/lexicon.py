@@ -1,4 +1,4 @@
-"""Phrases by which people correct and approve (``lexicon.toml``), and how they are found in what a person typed.
+"""Recognise corrections and approvals in what a person typed, by the phrases in ``lexicon.toml``.
 
 Pasted text, such as terminal output, logs and code, is recognised and left out.
 """
@@ -18,12 +18,12 @@ from typing import Literal
 from msgspec import Struct, field, toml
 
 ENDING = 600
-"""Characters at the end of an answer that are searched for an offer; question marks only in their second half."""
+"""Number of characters at the end of an answer in which offers are looked for; questions only in the second half."""
 
 _TERMINAL_PROMPT = re.compile(
     r"\s*(?:[\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}\u279c$%>]\s|[^\n]*[\ue000-\uf8ff])"
 )
-"""How a terminal's prompt begins; the lines after it, up to a blank one, are output."""
+"""Matches the beginning of a terminal's prompt; the lines after it, up to a blank one, are output."""
 
 _PASTED_LINE = re.compile(
     r"""\s*(?:
@@ -35,7 +35,7 @@ _PASTED_LINE = re.compile(
     ) | \t | [ ]{4}""",
     re.VERBOSE,
 )
-"""How a line begins that was copied from a terminal, a log, a diff or a file."""
+"""Matches the beginning of a line that was copied from a terminal, a log, a diff or a file."""
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 
@@ -48,7 +48,7 @@ _ALTERNATIVES = re.compile(r"\{([^}]*)\}")
 
 
 class PhraseTable:
-    """A table of phrases, looked up by their first word; ``lexicon.toml`` explains the notation.
+    """A table of phrases that are looked up by their first word; ``lexicon.toml`` explains the notation.
 
     Clauses are given as words with a space before and after each. Phrases of scripts that write no spaces are found
     anywhere in a clause.
@@ -64,7 +64,7 @@ class PhraseTable:
         self._unspaced = tuple(phrase for phrase in phrases if phrase and not _has_spaces(phrase))
 
     def find_opening(self, clause: str) -> str:
-        """Return the longest phrase that the clause begins with, "" when none does."""
+        """Return the longest phrase that the clause begins with, or "" when there is none."""
         for phrase in self._by_first.get(clause[1 : clause.find(" ", 1)], ()):
             if clause.startswith(phrase):
                 return phrase
@@ -73,7 +73,7 @@ class PhraseTable:
         return next(f" {phrase}" for phrase in self._unspaced if clause.startswith(phrase, 1))
 
     def occurs_in(self, clause: str, words: AbstractSet[str]) -> bool:
-        """Tell whether one of the phrases occurs anywhere in the clause; ``words`` are its words."""
+        """Return whether one of the phrases occurs anywhere in the clause; ``words`` are the words of the clause."""
         for word in words & self._firsts:
             for phrase in self._by_first[word]:
                 if phrase in clause:
@@ -86,7 +86,7 @@ class Sentence(Struct, frozen=True, kw_only=True):
 
     text: str
     leading: tuple[str, ...]
-    """The first clause, as it is and without leading fillers and courtesies such as "ok" or "could you"."""
+    """The first clause, once unchanged and once without leading courtesies such as "ok" or "could you"."""
     trailing: tuple[str, ...]
     """The later clauses, which begin after a comma, a colon or a dash."""
     words: frozenset[str]
@@ -94,23 +94,23 @@ class Sentence(Struct, frozen=True, kw_only=True):
     """Whether the sentence asks for information; "could you ...?" asks for work and does not count."""
 
     def begins_with(self, table: PhraseTable) -> bool:
-        """Tell whether the sentence begins with a phrase of the table, courtesies aside."""
+        """Return whether the sentence begins with a phrase of the table, ignoring courtesies."""
         return any(map(table.find_opening, self.leading))
 
     def contains(self, table: PhraseTable) -> bool:
-        """Tell whether a phrase of the table occurs anywhere in the sentence."""
+        """Return whether a phrase of the table occurs anywhere in the sentence."""
         return table.occurs_in(self.text, self.words)
 
 
 class Cue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Phrases that serve one purpose in a correction, and the points they give."""
+    """Phrases of one purpose in a correction, and the points that they add to a prompt's score."""
 
     cause: str
     points: int
     at: Literal["start", "anywhere", "whole"]
     phrases: PhraseTable
     asks: Literal["no", "any", "only"] = "no"
-    """Whether questions count: never (``no``), like other sentences (``any``), or exclusively (``only``)."""
+    """Whether the cue counts in questions: never (``no``), as elsewhere (``any``), or only there (``only``)."""
     needs: frozenset[Literal["made", "files", "about"]] = frozenset()
     """Facts about the situation without which the cue gives no points."""
     loses_to: frozenset[Literal["answers", "orders", "reports", "praises"]] = frozenset(
@@ -119,7 +119,7 @@ class Cue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Facts about the situation that reduce the cue's points."""
 
     def weigh(self, sentence: Sentence, after_comma: int) -> int:
-        """Return the cue's points in a sentence, 0 when it does not occur.
+        """Return the points that the cue gives a sentence, 0 when the cue does not occur.
 
         ``after_comma`` is added to the points when the phrase begins only a later clause.
         """
@@ -153,12 +153,12 @@ def load_lexicon() -> Lexicon:
 
 
 def get_table(name: str) -> PhraseTable:
-    """Return one of the named tables."""
+    """Return the table of phrases with this name."""
     return load_lexicon().tables[name]
 
 
 def fold_words(text: str) -> str:
-    """Return a text without case, compatibility forms, apostrophes and accents."""
+    """Return a text in lower case, without compatibility forms, apostrophes and accents."""
     folded = text.casefold() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     if not folded.isascii():
         folded = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
@@ -181,7 +181,7 @@ def strip_pasted(prompt: str) -> str:
 
 
 def read_words(text: str) -> tuple[str, frozenset[str]]:
-    """Return the words of a text twice: as one string in which phrases are looked up, and as a set."""
+    """Return the words of a text as one string, in which phrases are looked up, and as a set."""
     words = _WORD.findall(fold_words(text))
     return f" {' '.join(words)} ", frozenset(words)
 
@@ -195,20 +195,20 @@ def split_sentences(text: str) -> Iterator[Sentence]:
 
 
 def begins_sentence(text: str, *tables: str) -> bool:
-    """Tell whether the first sentence of a text begins with a phrase of one of these tables."""
+    """Return whether the first sentence of a text begins with a phrase of one of these tables."""
     first = next(split_sentences(text), None)
     return first is not None and any(first.begins_with(get_table(table)) for table in tables)
 
 
 def makes_offer(answer: str) -> bool:
-    """Tell whether an answer ends with a question or an offer, to which the next prompt may be the reply."""
+    """Return whether an answer ends with a question or an offer, to which the next prompt may reply."""
     end = answer[-ENDING:].rstrip()
     asks = "?" in end[-ENDING // 2 :] or "\uff1f" in end[-ENDING // 2 :]
     return asks or get_table("invites").occurs_in(*read_words(end))
 
 
 def is_standing_wish(text: str) -> bool:
-    """Tell whether a text asks for something permanently, as by "always", "never" or "from now on".
+    """Return whether a text asks for something permanently, as by "always", "never" or "from now on".
 
     A question does not count, nor does a statement of fact ("it always fails") or a reproach ("you never run them").
     """
@@ -249,12 +249,12 @@ def _build_sentence(parts: list[str], *, ends_as_question: bool) -> Sentence:
 
 
 def _expand(raw: str) -> Iterator[str]:
-    """Yield the phrases that ``{a|b} c`` stands for, folded as prompts are."""
+    """Yield the phrases that a pattern such as ``{a|b} c`` means, normalised like prompts."""
     parts = _ALTERNATIVES.split(fold_words(raw).replace("-", " "))
     choices = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
     return map("".join, itertools.product(*choices))
 
 
 def _has_spaces(phrase: str) -> bool:
-    """Tell whether the phrase's script separates words by spaces."""
+    """Return whether the script of a phrase separates words by spaces."""
     return "" < phrase[-1:] < "\u2e80"

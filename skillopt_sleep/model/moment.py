@@ -1,9 +1,9 @@
 """Moments, places in a session where the person stepped in, and checks of the agent's next move from there.
 
-A task at a moment is judged by its ``MomentReference``: what the person said there, what was done, and what tells the
-two apart. A check is no code: a small, closed set of conditions over what the agent runs, edits, adds and says, which a
-model proposes and a program evaluates. It tells a move that heeds a lesson from one that breaks it, and from one that
-has not come to the decision yet.
+A task at a moment is judged by its ``MomentReference``: what the person said there, what the agent did, and what tells
+rejected work from accepted work. A check is a small, closed set of conditions over what the agent runs, edits, adds and
+says, which a model proposes and a program evaluates. A check tells a move that heeds a lesson from one that breaks it,
+and from one that has not come to the decision yet.
 """
 
 from __future__ import annotations
@@ -19,66 +19,66 @@ from skillopt_sleep.model.json_schema import PATTERN_SECONDS
 from skillopt_sleep.model.move import Act, ActKind, Move
 
 MAX_PATTERN = 300
-"""Maximum characters of a pattern."""
+"""Maximum length of a condition's pattern, in characters."""
 MAX_CONDITIONS = 6
 """Maximum number of conditions in each part of a check."""
 
 Place: TypeAlias = tuple[int, int]
-"""Where a condition was found: the number of an act, and the offset in its text."""
+"""The place in a move where a condition was found: the number of an act, and the offset in the text of the act."""
 
 
 class Feature(enum.StrEnum):
-    """What part of a move a condition looks at."""
+    """The part of a move that a condition looks at, and the kind of its pattern."""
 
     RUNS = "runs"
     """A regular expression found in a command, or in a call of another tool."""
     EDITS = "edits"
-    """A path pattern of a file that is edited or created."""
+    """A path pattern of a file that the move edits or creates."""
     CREATES = "creates"
-    """A path pattern of a file that is created."""
+    """A path pattern of a file that the move creates."""
     ADDS = "adds"
-    """A regular expression found in the added lines of a file."""
+    """A regular expression found in lines that the move adds to a file."""
     SAYS = "says"
-    """A regular expression found in the words."""
+    """A regular expression found in what the agent says."""
 
 
 class Order(enum.StrEnum):
-    """Where a required act must stand, compared with another one (``Requirement.mark``)."""
+    """When a required act must happen, compared with another act (``Requirement.mark``)."""
 
     ANY = "any"
     BEFORE = "before"
-    """Before the first occurrence of the other act; also satisfied when that does not occur."""
+    """Before the first occurrence of the other act; also satisfied when the other act does not occur."""
     AFTER = "after"
     """After the last occurrence of the other act."""
 
 
 class Condition(Struct, frozen=True, kw_only=True):
-    """One thing a move may contain."""
+    """A condition on one act of a move."""
 
     feature: Feature
     pattern: str
     """A regular expression (case is ignored), or for ``edits`` and ``creates`` a path pattern such as ``*.go``."""
     path: str = ""
-    """The path pattern of the files that ``adds`` looks at; "" for all."""
+    """For ``adds``: the path pattern of the files that are looked at; "" for all files."""
 
 
 class Requirement(Condition, frozen=True, kw_only=True):
-    """One thing that a move must contain."""
+    """A condition that a move must meet, with its order relative to another act."""
 
     order: Order = Order.ANY
     mark: Condition | None = None
-    """The act that ``before`` and ``after`` refer to."""
+    """The condition on the other act, which ``before`` and ``after`` refer to; None for the order ``any``."""
 
 
 class MoveCheck(Struct, frozen=True, kw_only=True):
     """Conditions by which a program tells whether a move heeds a lesson."""
 
     trigger: tuple[Condition, ...]
-    """Conditions of which any one means that the decision was reached and the lesson applies."""
+    """Conditions any one of which means that the decision was reached and the lesson applies."""
     required: tuple[Requirement, ...]
-    """Conditions that must all hold; at least one, or else a move that does nothing would pass."""
+    """Conditions that must all hold; at least one, as otherwise a move that does nothing would pass."""
     forbidden: tuple[Condition, ...] = ()
-    """Conditions of which none may hold."""
+    """Conditions none of which may hold."""
 
 
 class Standing(enum.StrEnum):
@@ -98,7 +98,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def evaluate(check: MoveCheck, move: Move) -> Finding:
-    """Tell whether a move heeds a lesson; edits are judged on the lines they add."""
+    """Return whether a move heeds the lesson of a check, and why; edits are judged by the lines they add."""
     broken = next((condition for condition in check.forbidden if has(condition, move)), None)
     if broken is not None:
         return Finding(standing=Standing.BREAKS, why=f"it {describe(broken)}")
@@ -111,7 +111,7 @@ def evaluate(check: MoveCheck, move: Move) -> Finding:
 
 
 def find_flaw(check: MoveCheck) -> str:
-    """Return why a check cannot be used; "" for a sound one."""
+    """Return why a check cannot be used; "" for a usable check."""
     if not check.required:
         return "it has no positive part"
     if not check.trigger:
@@ -145,7 +145,7 @@ def _find_pattern_flaw(condition: Condition) -> str:
 
 
 def has(condition: Condition, move: Move) -> bool:
-    """Whether a move contains what a condition looks for."""
+    """Return whether a move meets a condition."""
     return any(True for _ in _find(condition, move))
 
 
@@ -158,7 +158,7 @@ def _meets(wanted: Requirement, move: Move) -> bool:
 
 
 def _find(condition: Condition, move: Move) -> Iterator[Place]:
-    """Yield every place in a move where a condition holds."""
+    """Yield every place in a move where a condition is met."""
     for number, act in enumerate(move.acts):
         if act.kind not in _LOOKED_AT[condition.feature]:
             continue
@@ -170,7 +170,7 @@ def _find(condition: Condition, move: Move) -> Iterator[Place]:
 
 
 def _find_offsets(pattern: str, text: str) -> list[int]:
-    """Return where a pattern is found, so that parts of one command line have an order; [] when it takes too long."""
+    """Return the offsets at which a pattern is found in a text; [] when the search takes too long."""
     import regex  # noqa: PLC0415  as above
 
     try:
@@ -182,13 +182,13 @@ def _find_offsets(pattern: str, text: str) -> list[int]:
 
 
 def fits_path(path: str, pattern: str) -> bool:
-    """Whether a path matches a pattern, as a whole or from any folder on."""
+    """Return whether a path pattern fits the whole path, or the rest of the path below any of its folders."""
     pattern = pattern.removeprefix("./")
     return fnmatch.fnmatch(path, pattern) or fnmatch.fnmatch(path, f"*/{pattern}")
 
 
 def describe(condition: Condition) -> str:
-    """Describe a condition as a verb phrase: what a move that meets it does."""
+    """Return a condition as a verb phrase that says what a move does to meet the condition."""
     place = f" of {condition.path}" if condition.path else ""
     what = f"{_VERBS[condition.feature]} {condition.pattern!r}{place}"
     if isinstance(condition, Requirement) and condition.mark is not None:
@@ -223,7 +223,7 @@ UNRELATED = (
 
 
 def explain_inseparable(check: MoveCheck, rejected: Move, stood: Move) -> str:
-    """Return why a check proves nothing; "" when it separates the two and no idle move satisfies it."""
+    """Return why a check proves nothing; "" when ``rejected`` breaks it, ``stood`` heeds it and no idle move does."""
     bad, good = evaluate(check, rejected), evaluate(check, stood)
     if bad.standing is not Standing.BREAKS:
         return f"the check does not fail what was rejected ({bad.standing}: {bad.why})"
@@ -238,47 +238,47 @@ QUESTION = "Would this developer have to say it again?"
 
 
 class MomentKind(enum.StrEnum):
-    """How the person stepped in."""
+    """How the person stepped in at a moment."""
 
     REFUSED = "refused"
-    """They refused a tool call."""
+    """The person refused a tool call."""
     INTERRUPTED = "interrupted"
-    """They stopped the agent and said why."""
+    """The person stopped the agent and said why."""
     CORRECTED = "corrected"
-    """They corrected the finished answer."""
+    """The person corrected the finished answer."""
     APPROVED = "approved"
-    """They approved: a guard, as this must not get worse."""
+    """The person approved the work: a task at this moment guards against getting worse."""
     REPEATED = "repeated"
-    """They asked for the same in several sessions."""
+    """The person asked for the same in several sessions."""
 
 
 class Acceptance(enum.StrEnum):
     """How the person received the final version of the work, as their later words tell."""
 
     CONFIRMED = "confirmed"
-    """They approved, committed or pushed the work."""
+    """The person approved, committed or pushed the work."""
     PASSED_OVER = "passed over"
-    """They moved on to something else."""
+    """The person moved on to something else."""
     NONE = "none"
-    """They said nothing more in this session."""
+    """The person said nothing more in this session."""
     REJECTED = "rejected"
 
 
 class Basis(enum.StrEnum):
-    """How the step was found in which the agent committed to what the person rejected."""
+    """How this program found the step in which the agent committed to what the person rejected."""
 
     STRUCTURE = "structure"
     """The step is the refused or interrupted call, or the only one that said or changed anything."""
     WORDS = "words"
-    """The step shares words with the correction; a model may name another."""
+    """The step shares words with the correction; a model may name another step."""
     GUESS = "guess"
-    """The step is a guess; a model may name another."""
+    """The step is a guess; a model may name another step."""
     MODEL = "model"
-    """A model named the step, which was checked to come before the correction."""
+    """A model named the step, and a program checked that it comes before the correction."""
 
 
 class Moment(Struct, frozen=True, kw_only=True):
-    """One place where the person stepped in; the behaviour in it is rendered from steps, redacted and bounded."""
+    """One place in a session where the person stepped in; texts on what the agent did are redacted and shortened."""
 
     id: str
     """A digest of the session and of the turn in which the person stepped in."""
@@ -290,34 +290,34 @@ class Moment(Struct, frozen=True, kw_only=True):
     """The working folder of the session."""
     branch: str = ""
     at: str = ""
-    """When the person stepped in, ISO 8601."""
+    """The time when the person stepped in, ISO 8601; "" when unknown."""
     turn: str
     """Id of the turn whose work was rejected (or approved)."""
     request: str
-    """What the person had asked in that turn."""
+    """What the person had asked for in that turn."""
     words: tuple[str, ...]
-    """What the person said about that work: the corrections of one chain on one subject, in order."""
+    """What the person said about the work: a chain of corrections on one subject, in order."""
     words_turns: tuple[str, ...] = ()
-    """Ids of the turns that ``words`` began; "" for words typed while refusing a call."""
+    """For each of ``words``, the id of the turn that it began; "" for words typed while refusing a call."""
     step: str = ""
     """Id of the step with which the agent committed to what was rejected: the replay is cut before it."""
     basis: Basis = Basis.GUESS
     """How ``step`` was found."""
     rejected: str = ""
-    """What the agent did from that step on."""
+    """What the agent did from ``step`` on, which the person rejected."""
     stood: str = ""
-    """What the agent did after the last correction of the chain."""
+    """What the agent did after the last correction, in words and acts."""
     acceptance: Acceptance = Acceptance.NONE
     void: str = ""
-    """Why this place is no moment after all; "" for a moment."""
+    """Why this place turned out not to be a moment; "" for a moment."""
     teaches_only: str = ""
-    """Why it may teach but never vote (changed mind, contradictory corrections, not knowable then), or "" if it may."""
+    """Why the moment may teach but never vote, such as contradictory corrections; "" when it may vote."""
     group: str = ""
-    """Id of the chain of corrections that it belongs to; moments of one group are one request."""
+    """Id of the chain of corrections that the moment belongs to; moments of one group count as one request."""
 
 
 class ProofState(enum.StrEnum):
-    """Whether a reference was shown to tell the rejected behaviour from the one that stood."""
+    """Whether a moment's reference was shown to tell rejected work from the work that the person let stand."""
 
     UNPROVEN = "unproven"
     PROVEN = "proven"
@@ -325,43 +325,43 @@ class ProofState(enum.StrEnum):
 
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """Result of the attempt to prove a reference."""
+    """Result of the attempt to prove that a moment's reference tells rejected work from the work that stood."""
 
     state: ProofState = ProofState.UNPROVEN
     by: str = ""
-    """What proved it: ``check`` or ``judge``."""
+    """What proved the reference: ``check`` or ``judge``; "" for a reference that is not proven."""
     judge: str = ""
-    """The model that judged; a proof by any other model does not count."""
+    """The model that judged; the proof does not count for any other model."""
     why: str = ""
-    """Reason for the state, as a sentence for the report."""
+    """The reason for the state, as a sentence for the report."""
 
 
 class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field="kind"):
-    """What makes a move at a moment good: that the person need not repeat their correction."""
+    """The reference of a task at a moment: a move is good when the person would not have to repeat the correction."""
 
     moment: str
     """The id of the moment that the lesson comes from."""
     words: tuple[str, ...]
-    """What the person said there."""
+    """What the person said at the moment."""
     question: str = QUESTION
     about: str = ""
     """What the moment is about, in the person's words."""
     rejected: str = ""
-    """What the agent did and the person rejected; at a sibling, what the agent did there."""
+    """What the agent did and the person rejected; for a sibling, what the agent did at the sibling's place."""
     stood: str = ""
-    """What the agent did in the end; "" at a sibling."""
+    """What the agent did in the end, which the person let stand; "" for a sibling."""
     cut: str = ""
-    """Id of the step before which the session is cut to resume the agent there; "" if it cannot be."""
+    """Id of the step before which the session is cut to resume the agent; "" when the session cannot be cut."""
     at_request: bool = False
-    """Whether the agent had done nothing before that step: it is then resumed with the request itself."""
+    """Whether the agent had done nothing before ``cut``: the agent is then resumed with the request itself."""
     branch: str = ""
     """The git branch of the session."""
     check: MoveCheck | None = None
     proof: Proof = Proof()
     sibling: bool = False
-    """Whether the task is at another place where the lesson's check applies, and nobody complained."""
+    """Whether the task is a sibling: at another place where the lesson's check applies, but nobody complained."""
     teaches_only: str = ""
-    """Why the task may never vote; "" if it may."""
+    """Why the task may never vote in the gate; "" when it may."""
 
     @property
     def may_vote(self) -> bool:

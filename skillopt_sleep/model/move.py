@@ -1,7 +1,7 @@
-"""Moves: what an agent says, runs and changes, in order, read from a reply in plain text.
+"""Moves: what an agent says, runs and changes, in order, and how they are read from a reply in plain text.
 
-Checks compare moves, so recorded behaviour and the reply of a replay become the same values. The plain format is the
-one an agent writes anyway: words, fenced commands, and files as fenced diffs or whole blocks with their path.
+Checks look at moves, so recorded behaviour and the reply of a replay are both converted to moves. The plain format is
+what an agent writes anyway: words, fenced commands, and files as fenced diffs or whole blocks with their path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PATCHED = re.compile(r"\*\*\* (?P<how>Add|Update|Delete) File: (?P<path>.+)")
 
 
 class ActKind(enum.StrEnum):
-    """What one act of a move is."""
+    """The kinds of acts in a move."""
 
     SAYS = "says"
     RUNS = "runs"
@@ -49,11 +49,11 @@ class Act(Struct, frozen=True, kw_only=True):
     text: str = ""
     """The words, the command, or the lines that an edit adds; what an edit removes is not kept."""
     path: str = ""
-    """The file of an edit."""
+    """Path of the file that the act edits or creates; "" for other acts."""
 
 
 class Move(Struct, frozen=True, kw_only=True):
-    """What an agent says and does, in order."""
+    """What an agent says and does next, in order."""
 
     acts: tuple[Act, ...] = ()
 
@@ -79,7 +79,7 @@ def _render_act(act: Act) -> str:
 
 
 def parse_move(text: str) -> Move:
-    """Read a move from an agent's reply; what is neither a command nor a file is words. Raises nothing."""
+    """Return the move that a reply describes; text that is neither a command nor a file is words. Raises nothing."""
     acts: list[Act] = []
     words: list[str] = []
 
@@ -112,7 +112,7 @@ def parse_move(text: str) -> Move:
 
 
 def _split_blocks(text: str) -> Iterator[tuple[str | None, str]]:
-    """Yield the words outside of fences with None, and every fenced block with its info; a fence may stay open."""
+    """Yield (None, text) for text outside of fences and (info, text) for every fenced block, even one left open."""
     lines: list[str] = []
     marks, info = "", ""
     patched = False
@@ -142,7 +142,7 @@ def _split_blocks(text: str) -> Iterator[tuple[str | None, str]]:
 
 
 def _read_fence(info: str, block: str, heading: str) -> Iterator[Act]:
-    """Yield the acts that a fenced block stands for; none for one that only shows text or code."""
+    """Yield the acts that a fenced block describes; nothing for a block that only shows text or code."""
     language = re.split(r"[\s:{]", info.casefold())[0]
     if language in _SHOWN:
         return
@@ -176,7 +176,7 @@ def _read_commands(block: str) -> Iterator[Act]:
 
 
 def _read_command(command: str) -> Iterator[Act]:
-    """Yield a command and the files that its heredoc writes."""
+    """Yield the act of running a command, and one for each file that a heredoc or patch in the command writes."""
     yield Act(kind=ActKind.RUNS, text=command)
     for patch in _PATCH.findall(f"{command}\n"):
         yield from _read_patch(patch)
@@ -185,7 +185,7 @@ def _read_command(command: str) -> Iterator[Act]:
 
 
 def _read_patch(patch: str) -> Iterator[Act]:
-    """Yield the files of a patch in the format of Codex."""
+    """Yield an act for each file of a patch in the format of Codex."""
     path, kind, added = "", ActKind.EDITS, list[str]()
     for line in [*patch.splitlines(), "*** End"]:
         if line.startswith("*** ") and not line.startswith("*** Move to"):
@@ -200,7 +200,7 @@ def _read_patch(patch: str) -> Iterator[Act]:
 
 
 def _read_diff(diff: str, path: str) -> Iterator[Act]:
-    """Yield the files of a unified diff; ``path`` is that of one without headers."""
+    """Yield an act for each file of a unified diff; ``path`` is the file of a diff without headers."""
     kind, added = ActKind.EDITS, list[str]()
     is_known = bool(path)
     for line in diff.splitlines():

@@ -1,8 +1,8 @@
-"""Finds texts that ask for the same thing in different words, without a model.
+"""Find texts that ask for the same thing in different words, without a model.
 
-Recurring tasks, splits without leaks and reports of repeated requests all need the same answer to that question.
+Recurring tasks, splits without leaks, and reports of repeated requests all use this module's definition.
 
-A text is reduced to a set of weighted *terms*: words without endings, synonyms of everyday work folded into one. Two
+A text is reduced to a set of weighted *terms*: words without endings, with synonyms merged into one term. Two
 texts are as similar as the cosine of their terms, or as their spelling if that says more.
 """
 
@@ -23,24 +23,24 @@ from statistics import fmean
 from skillopt_sleep.model.text import MATTER, PHRASES, STOPSIGNS, STOPWORDS, WORK, fold
 
 MIN_SIMILARITY = 0.45
-"""Similarity from which two texts are near-duplicates: different wordings of what may be one intent.
+"""Smallest similarity of near-duplicates: texts that may word the same intent differently.
 
-Chosen on a table of paraphrases (tests/model/test_text.py), and low on purpose: a near-duplicate in another split
-leaks an answer, while grouping unrelated texts only costs a pair.
+Chosen on a table of paraphrases (tests/model/test_text.py), and low on purpose: a missed near-duplicate in another
+split leaks an answer, while grouping unrelated texts only costs a pair.
 """
 
 SAME = 0.6
-"""Similarity from which two texts are one request made twice, if at most one has content words that the other lacks.
+"""Smallest similarity of texts that are the same request, if at most one has content words that the other lacks.
 
 A wrong match would cost more here: "explain the fuel module" and "explain the valve module" are alike, but each has a
 word of its own.
 """
 
 SLIP = 0.8
-"""Similarity from which two texts are one request although each has words of its own: slips of the pen, or details."""
+"""Smallest similarity of texts that are the same request although each has words of its own, such as typing errors."""
 
 COHESION = 0.3
-"""Mean similarity to the other members of a group that a new member must have."""
+"""Smallest mean similarity to the other members of a group that a new member must have."""
 
 SPOKESMEN = 8
 """Number of members of a group that a new text is compared with."""
@@ -49,25 +49,25 @@ SHORT = 8
 """Maximum terms of a text that is compared by its spelling as well."""
 
 READ = 1_500
-"""Characters of a text that are read, from its beginning."""
+"""Number of characters at the beginning of a text that are looked at; the rest is ignored."""
 
 TERMS = 24
 """Number of terms of a text that count: the first ones, as requests come early and pasted logs late."""
 
 PARTS = 2
-"""Factor by which ``TERMS`` grows for scripts without spaces, where one word makes about so many terms."""
+"""Factor by which ``TERMS`` grows for scripts without spaces, where a word makes about two terms."""
 
 STEM = 3
-"""Minimum letters that are left of a word when an ending is removed."""
+"""Minimum number of letters of a word that remain when its ending is removed."""
 
 LIGHT = 0.4
 """Weight of a word that says what to do but not with what ("fix", "write"), and of a number; other terms weigh 1."""
 
 FEW = 1_000
-"""Number of texts, counted once for each term, of which it pays to count the terms that they share with another."""
+"""Number of candidate texts up to which their terms in common with a text are counted; more are filtered otherwise."""
 
 SLACK = 1e-9
-"""Added to sums of weights before they are compared, as they are not exact."""
+"""Tolerance added to sums of weights before comparing them, because of rounding."""
 
 _PHRASE = re.compile("|".join(rf"\b{re.escape(phrase)}" for phrase in PHRASES))
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
@@ -77,10 +77,10 @@ _HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
 _SIGN = re.compile(rf"[{_HAN}]")
 _HIRAGANA = r"\u3040-\u309f"
 _SCRIPT = re.compile(rf"(?P<han>[{_HAN}]+)|[^{_HAN}{_HIRAGANA}]+")
-"""Runs of one script, without the hiragana."""
+"""Matches runs of characters of one script, skipping hiragana."""
 _WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
 _LINK = re.compile(r"\w{2,9}://\S+")
-"""Links, which are dropped: they say where something is, not what it is."""
+"""Matches links, which are dropped because they say where something is, not what it is."""
 _HEX = re.compile(r"(?=.*\d)[0-9a-f]{7,}")
 _ENDINGS = (
     "isations", "izations", "isation", "ization", "ations", "ation", "ments", "ment", "ingly",
@@ -89,9 +89,9 @@ _ENDINGS = (
 
 
 def terms(text: str) -> Mapping[str, float]:
-    """Return the terms that say what a text is about, in order, with weights.
+    """Return the terms that say what a text is about, in order, each with its weight.
 
-    A text of nothing but stop words yields these.
+    For a text of nothing but stop words, the stop words are its terms.
     """
     read = text[:READ]
     most = TERMS if read.isascii() or not _RUN.search(read) else TERMS * PARTS
@@ -123,9 +123,9 @@ def similar(a: str, b: str) -> float:
 
 
 def group_near_duplicates(texts: Sequence[str], known: Sequence[Hashable] = ()) -> tuple[int, ...]:
-    """Return each text's group number, counted from 0 by first appearance; a group may ask for one thing.
+    """Return each text's group number, from 0 by first appearance; the texts of a group may ask for one thing.
 
-    A text joins the groups in which it has a near-duplicate (``MIN_SIMILARITY``) if it also resembles their other
+    A text joins a group in which it has a near-duplicate (``MIN_SIMILARITY``) if it also resembles the other
     members (``COHESION``), so a chain of small steps does not join unrelated texts. Which texts share a group depends
     on the texts alone, not on their order. ``known`` names the groups of the first texts: these stay together and are
     not compared with one another, so that grouping costs in proportion to what is new.
@@ -134,15 +134,15 @@ def group_near_duplicates(texts: Sequence[str], known: Sequence[Hashable] = ()) 
 
 
 def group_recurrences(texts: Sequence[str], known: Sequence[Hashable] = ()) -> tuple[int, ...]:
-    """Return each text's group number as ``group_near_duplicates``, but for one request made repeatedly (``SAME``).
+    """Return each text's group number as ``group_near_duplicates`` does, but group only repetitions of one request.
 
-    These groups lie within those of near-duplicates.
+    Two texts need the similarity ``SAME``. Each of these groups lies within one group of near-duplicates.
     """
     return _group(texts, known, SAME, _is_same)
 
 
 def is_same_request(a: str, b: str) -> bool:
-    """Whether two texts are one request made twice, by the test that ``group_recurrences`` applies to a pair."""
+    """Return whether two texts are the same request, by the test that ``group_recurrences`` applies to a pair."""
     return _is_same(_Bag(a), _Bag(b))
 
 
@@ -178,7 +178,7 @@ class _Bag:
 
 @functools.cache
 def _load_ratio() -> Callable[..., float]:
-    """Return rapidfuzz's ratio of two texts, 0 to 100; ``status`` compares none and need not wait for its import."""
+    """Return rapidfuzz's function for the similarity of two texts, 0 to 100; it is imported only when needed."""
     from rapidfuzz import fuzz  # noqa: PLC0415
 
     return fuzz.ratio
@@ -190,7 +190,7 @@ def _similarity(a: _Bag, b: _Bag) -> float:
 
 
 def _compare_spelling(a: _Bag, b: _Bag, least: float) -> float:
-    """Return how alike two short texts are spelled, from 0 to 1; 0 when less than ``least``, or one is not short."""
+    """Return how alike two short texts are spelled, 0 to 1; 0 when that is below ``least`` or a text is not short."""
     needed = (least + 1) / 2  # unrelated words have half their letters in common
     if not a.letters or not b.letters or abs(a.letters - b.letters) > (1 - needed) * (a.letters + b.letters):
         return 0.0
@@ -215,7 +215,7 @@ _get_mass = attrgetter("mass")
 
 
 class _Groups:
-    """Groups in the making. A few members stand for each, so the work stays small however large a group grows.
+    """Groups while they are formed. A few members represent each group, so that large groups cost no more work.
 
     Twins are looked for by their rarest terms (prefix filtering): the cosine of two texts reaches a likeness only if
     they share its square of the weight of either one, so the commonest terms up to that weight need not be looked at.
@@ -234,7 +234,7 @@ class _Groups:
         self._moved: dict[int, int] = {}
 
     def seed(self, bag: _Bag, name: Hashable) -> None:
-        """Put a text into the group of that name, without a comparison; its twins under other names are united."""
+        """Put a text into the group with this name, without a comparison; unite the groups that share the text."""
         home = self._seeded.setdefault(name, len(self._seeded))
         while home in self._moved:
             home = self._moved[home]
@@ -245,7 +245,7 @@ class _Groups:
             self._move(home, before)
 
     def add(self, bag: _Bag) -> None:
-        """Put a text that is no lighter than those added before into the group it belongs to, or into a new one."""
+        """Put a text, no lighter than those before it, into the group that it belongs to, or into a new group."""
         if bag.key in self.numbers:
             return
         homes = sorted(group for group in self._near(bag) if self._resembles(bag, self._members[group]))
@@ -255,7 +255,7 @@ class _Groups:
             self._unite(home, other)
 
     def _put(self, bag: _Bag, home: int) -> None:
-        """Put a text into a group, and make it one of those that stand for the group while these are few."""
+        """Put a text into a group, and let it represent the group while few members do."""
         self.numbers[bag.key] = home
         members = self._members.setdefault(home, [])
         members.append(bag)
@@ -272,7 +272,7 @@ class _Groups:
         return near
 
     def _find_candidates(self, bag: _Bag) -> Iterable[_Bag]:
-        """Return the texts whose cosine to ``bag`` may reach the likeness, as far as common terms can tell.
+        """Return the texts whose cosine to ``bag`` may reach the required likeness, judging by common terms.
 
         Among few texts it pays to count the terms that each shares. Of many, at each term, those that weigh more than
         what is left of ``bag`` from there on would have to share a rarer term too.
@@ -301,7 +301,7 @@ class _Groups:
         return fmean(_similarity(bag, member) for member in members[:SPOKESMEN]) >= COHESION
 
     def _unite(self, home: int, other: int) -> None:
-        """Unite two groups that a new text belongs to, if they resemble one another."""
+        """Unite two groups that a new text belongs to, if the groups resemble one another."""
         pairs = itertools.product(self._members[home][:SPOKESMEN], self._members[other][:SPOKESMEN])
         if fmean(_similarity(a, b) for a, b in pairs) >= COHESION:
             self._move(home, other)
@@ -314,15 +314,15 @@ class _Groups:
 
 
 def _pairs(run: str) -> list[str]:
-    """Split a run written without spaces into pairs of characters."""
+    """Return the overlapping pairs of characters of a run written without spaces."""
     return [run[i : i + 2] for i in range(max(len(run) - 1, 1))]
 
 
 def _signs(run: str) -> list[str]:
-    """Split a run written without spaces into the shortest parts with a meaning, as the word order is free.
+    """Return the shortest parts with a meaning of a run written without spaces, as its word order is free.
 
-    A Chinese character is a word, or half of one; hiragana are endings and particles, and are dropped. Other scripts
-    are letters, of which it takes two to tell anything.
+    A Chinese character is a word, or half of one. Hiragana are endings and particles, and are dropped. Characters of
+    other scripts are letters, which are taken in pairs.
     """
     return [
         sign
@@ -354,7 +354,7 @@ def _term(word: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """Return the word without one ending (three letters stay) and a doubled or e / i / y end, at most seven letters."""
+    """Return a word without one ending, then without a final doubled letter, e, i or y; at most seven letters."""
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= STEM:
             word = word.removesuffix(ending)

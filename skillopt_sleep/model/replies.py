@@ -1,7 +1,7 @@
-"""Reads JSON from a model's reply, and quotes untrusted text in a prompt.
+"""Read JSON from a model's reply, and quote untrusted text in a prompt.
 
-A CLI may wrap structured output in a code fence or in sentences, and a thinking model adds its thoughts. Two harmless
-slips are tolerated: raw control characters inside strings, and commas before a closing bracket.
+A CLI may wrap JSON in a code fence or in sentences, and a thinking model adds its thoughts. Two harmless
+errors are tolerated: raw control characters inside strings, and commas before a closing bracket.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from skillopt_sleep.model.text import sha256
 T = TypeVar("T")
 
 ATTEMPTS = 64
-"""Places in a text where JSON may be looked for; this bounds the time, as every attempt may read to the end."""
+"""Maximum number of places in a text where JSON is looked for, which bounds the time."""
 
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)```", re.DOTALL)
 _THOUGHT = re.compile(r"^[ \t]*<(think|thinking)\b[^<>]*>.*?</\1\s*>\s*", re.DOTALL | re.IGNORECASE | re.MULTILINE)
 _OPENED = re.compile(r"<think(?:ing)?\b[^<>]*>", re.IGNORECASE)
 _CLOSED = re.compile(r"</think(?:ing)?\s*>", re.IGNORECASE)
 _OPENING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*(?:["\[\]{\d-]|true|false|null))""")
-"""Where an object or an array may begin; other braces and brackets are prose."""
+"""Matches the possible beginning of an object or array; other braces and brackets are prose."""
 _MEANT = re.compile(r"""(?:\[\s*)?(?:\{\s*"|\[\s*")""")
-"""Beginning of a text that is certainly meant as JSON; if it is damaged, JSON inside it is only a fragment."""
+"""Matches the beginning of a text that is meant as JSON; if that JSON is damaged, JSON inside it is a fragment."""
 _MARK = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
 _COMMA = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 
@@ -46,10 +46,10 @@ def strip_thinking(text: str) -> str:
 
 
 def extract_json(text: str) -> Json:
-    """Return the JSON of a reply: the whole text, a code fence, else the largest object, else the largest array.
+    """Return the JSON value of a reply: the whole text, a code fence, else the largest object, else the largest array.
 
-    Parts of a larger piece of JSON, and JSON in the model's thoughts, are no answer. Raises ``ValueError`` when the
-    reply holds no JSON.
+    Parts of a larger piece of JSON, and JSON in the model's thoughts, do not count. Raises ``ValueError`` when the
+    reply contains no JSON.
     """
     answered = _THOUGHT.sub("", text)
     before: tuple[str, ...] = (text,)
@@ -67,11 +67,11 @@ def extract_json(text: str) -> Json:
 
 
 def extract_only(text: str, wanted: type[T]) -> T:
-    """Return the one object of the shape ``wanted`` that a reply holds, wherever it stands and whatever its length.
+    """Return the only object of the type ``wanted`` in a reply, wherever it is and whatever its length.
 
-    A judge may quote the answer it judges, and an answer may hold a made-up verdict: two objects of the shape are
-    therefore none. Objects inside another one, and objects in the model's thoughts, do not count. Raises ``ValueError``
-    when there is none, more than one, or more JSON than is looked at.
+    A judge may quote the answer it judges, and an answer may contain a made-up verdict, so two such objects are an
+    error. Objects inside another one, and objects in the model's thoughts, do not count. Raises ``ValueError`` when
+    there is no such object, more than one, or more JSON than is looked at.
     """
     part = _drop_unopened_thought(_THOUGHT.sub("", text))
     whole = part.strip("\ufeff \t\r\n")
@@ -93,7 +93,7 @@ def extract_only(text: str, wanted: type[T]) -> T:
 
 
 def _drop_unopened_thought(text: str) -> str:
-    """Return the text after the last closing tag that comes before any opening tag; the whole text without one."""
+    """Return the text after the last closing tag that precedes any opening tag; the whole text when there is none."""
     opened = _OPENED.search(text)
     closed = list(_CLOSED.finditer(text, 0, opened.start() if opened else len(text)))
     rest = text[closed[-1].end() :].lstrip() if closed else ""
@@ -112,10 +112,10 @@ def _parse_whole(text: str) -> Json:
 
 
 def _find_outermost(text: str, *, completely: bool = False) -> Iterator[tuple[bool, int, Json]]:
-    """Yield every object and array outside of any other: whether it has named fields, its length, its value.
+    """Yield, for every outermost object or array: whether it has named fields, its length, and its value.
 
-    ``completely``: raise ``ValueError`` for damaged JSON, and when there are more places than are looked at, because
-    either may hide what the caller counts.
+    With ``completely``, raise ``ValueError`` for damaged JSON and for more places than are looked at, because
+    either may hide an object that the caller counts.
     """
     at, tried = 0, 0
     while tried < ATTEMPTS and (opening := _OPENING.search(text, at)):
@@ -141,12 +141,12 @@ def _find_outermost(text: str, *, completely: bool = False) -> Iterator[tuple[bo
 
 
 def _has_fields(value: Json) -> bool:
-    """Whether a value is an object that is not empty, or an array of objects."""
+    """Return whether a value is a non-empty object, or an array of objects."""
     return bool(value) and (isinstance(value, dict) or (isinstance(value, list) and isinstance(value[0], dict)))
 
 
 def _find_closing(text: str, start: int) -> int:
-    """Return the end of the bracket that opens at ``start``; the end of the text if it is never closed."""
+    """Return the offset after the bracket that matches the one at ``start``; the text's end when it is never closed."""
     depth = 0
     for mark in _MARK.finditer(text, start):
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(mark[0], 0)
@@ -156,7 +156,7 @@ def _find_closing(text: str, start: int) -> int:
 
 
 def _decode(text: str) -> tuple[Json, int]:
-    """Return the value that begins a text, and the place where it ends."""
+    """Return the JSON value at the beginning of a text, and the offset at which it ends."""
     try:
         return _DECODER.raw_decode(text)
     except RecursionError:
@@ -181,23 +181,23 @@ class Refusal(Struct, frozen=True, kw_only=True):
     """A proposed task or edit that was refused, and why."""
 
     subject: str
-    """A session id, a task id, or the edit's number or id."""
+    """Which task or edit: a session id, a task id, or the edit's number or id."""
     words: str
     """The refused text, shortened."""
     why: str
 
 
 BRACKET = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
-"""Character that replaces ``<`` in quoted text: it looks alike, but opens no tag."""
+"""Character that replaces ``<`` in quoted text; it looks similar, but opens no tag."""
 
 
 def escape_tags(text: str, *tags: str) -> str:
-    """Return the text with every opening or closing one of ``tags`` made harmless, however it is spaced."""
+    """Return the text with every opening or closing tag with one of these names made harmless, however it is spaced."""
     return _compile_tags(tags).sub(BRACKET, text)
 
 
 def make_tag_suffix(*texts: str) -> str:
-    """Return sixteen hex digits for the name of a tag that encloses these texts; none of them can predict it."""
+    """Return sixteen hex digits for the name of a tag that encloses these texts, which no text can predict."""
     return sha256("\0".join(texts).encode("utf-8", "replace"))[:16]
 
 

@@ -1,6 +1,6 @@
 """Rollouts: attempts of a model or an agent at a task, and their scores.
 
-An agent is given an ``Assignment``, which is a prompt, and returns a ``Trajectory``, which is a reply, so both pass
+An agent receives an ``Assignment``, which is a prompt, and returns a ``Trajectory``, which is a reply, so both pass
 through the same account, caps and ledger as any model call.
 """
 
@@ -21,18 +21,18 @@ from skillopt_sleep.model.text import sha256
 
 
 class ReplayMode(enum.StrEnum):
-    """How a task is attempted."""
+    """How a task is replayed."""
 
     TEXT = "text"
     """One model call without tools; the documents are part of the prompt."""
     NATIVE = "native"
-    """The agent itself in an empty folder; it loads the documents as its skill and its memory."""
+    """The agent itself works in an empty folder, where it loads the documents as its skill and its memory."""
     WORKTREE = "worktree"
-    """Native, in a throwaway copy of the project at the commit of the session."""
+    """As native, but in a throwaway copy of the project at the commit of the session."""
 
 
 class Ending(enum.StrEnum):
-    """How an agent's work ended. Every ending but ``done`` is the agent's own fault, and scores 0."""
+    """How an agent's work ended. Every ending except ``done`` is the agent's own fault and scores 0."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -43,7 +43,7 @@ class Ending(enum.StrEnum):
 
     @property
     def in_words(self) -> str:
-        """The ending as a clause about the agent, for a rationale."""
+        """The ending as a clause about the agent, for the reason of a score."""
         return {
             Ending.DONE: "it finished",
             Ending.REFUSED: "it refused",
@@ -59,7 +59,7 @@ class CheckCommand(Struct, frozen=True, kw_only=True):
 
     line: str
     seconds: float = 300.0
-    """Time limit."""
+    """Time limit in seconds."""
 
 
 class CommandRun(Struct, frozen=True, kw_only=True):
@@ -67,41 +67,41 @@ class CommandRun(Struct, frozen=True, kw_only=True):
 
     line: str
     status: int | None
-    """Exit status; None when we ended the command, because of its time limit or its output."""
+    """Exit status; None when this program ended the command because of its time limit or its output."""
     seconds: float = 0.0
     tail: str = ""
-    """The end of its output."""
+    """The last part of the command's output."""
     flooded: bool = False
-    """Whether we ended it because it printed more than 16 MB."""
+    """Whether this program ended the command because it printed more than 16 MB."""
 
     @property
     def passed(self) -> bool:
-        """Whether the command succeeded."""
+        """Whether the command's exit status is 0."""
         return self.status == 0
 
 
 class CutKind(enum.StrEnum):
-    """Where in a turn a recorded session is cut."""
+    """The point in a turn at which a recorded session is cut."""
 
     REQUEST = "request"
-    """Before a prompt; the agent is resumed with this prompt. ``cut`` is its record, or the agent's first after it."""
+    """Before a prompt, with which the agent is resumed. ``cut`` is the prompt's record, or the agent's first reply."""
     DECISION = "decision"
-    """In the middle of a turn, before a message of the agent; it is resumed with the word "continue"."""
+    """In the middle of a turn, before a message of the agent; the agent is resumed with the word "continue"."""
 
 
 STALE = "since the commit that was copied"
-"""End of the note that names the session's edits that are missing from the copy of the project."""
+"""Last words of the note on which edits of the session are missing from the copy of the project."""
 
 
 class PutBack(Struct, frozen=True, kw_only=True):
-    """A place in a recorded session from which an agent is resumed, with the conversation up to there."""
+    """A place in a recorded session at which an agent is resumed, with the conversation up to that place."""
 
     source: str
     """Name of the agent that recorded the session."""
     path: str
     """The session file."""
     cut: str
-    """What the session is cut before: the uuid of a record (claude) or the number of a line, from 1 (codex)."""
+    """The record before which the session is cut: its uuid (claude) or its line number, from 1 (codex)."""
     kind: CutKind = CutKind.DECISION
 
 
@@ -110,21 +110,21 @@ class Assignment(Prompt, frozen=True, kw_only=True):
 
     mode: ReplayMode
     documents: tuple[Document, ...] = ()
-    """Documents put where the agent looks for them; one without content is made unavailable."""
+    """Documents that are put where the agent looks for them; a document without content is removed there."""
     project: str = ""
-    """The git project that is copied; "" for an empty workspace."""
+    """Path of the git project that is copied; "" for an empty workspace."""
     commit: str = ""
-    """The commit that is copied."""
+    """The commit of the project that is copied."""
     folder: str = ""
-    """Working folder inside the project; "" for its top."""
+    """Working folder inside the project; "" for the project's top folder."""
     commands: tuple[CheckCommand, ...] = ()
-    """Check commands that run in the workspace when the agent has ended."""
+    """Check commands that run in the workspace after the agent has ended."""
     put_back: PutBack | None = None
-    """Where the agent is resumed; None for a new session."""
+    """The place in a session at which the agent is resumed; None for a new session."""
 
     @property
     def digest(self) -> str:
-        """Hex digest of everything the agent is given, without ``sample`` and ``within``."""
+        """Hex digest of everything the agent receives, without ``sample`` and ``within``."""
         fields = msgspec.to_builtins(msgspec.structs.replace(self, sample=0, within=Bounds()))
         if self.put_back is None:  # so that replies which an older version paid for are found
             del fields["put_back"]
@@ -135,15 +135,15 @@ class Assignment(Prompt, frozen=True, kw_only=True):
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """What the agent's own records, not the model, tell about one document of the candidate."""
+    """Whether an agent loaded one document of the candidate, according to the agent's own records, not to the model."""
 
     kind: DocumentKind
     offered: bool | None
     """Whether the memory file was loaded, or the skill was listed; None when the records do not tell."""
     read: bool | None
-    """Whether its text was sent to the model; None when the records do not tell."""
+    """Whether the document's text was sent to the model; None when the records do not tell."""
     how: str = ""
-    """How the records show it."""
+    """What in the records shows this."""
 
 
 class Trajectory(Reply, frozen=True, kw_only=True):
@@ -151,28 +151,28 @@ class Trajectory(Reply, frozen=True, kw_only=True):
 
     ending: Ending = Ending.DONE
     turns: int = 0
-    """Requests to the model, as far as the agent reports them."""
+    """Number of requests to the model, as far as the agent reports them."""
     shown: tuple[Shown, ...] = ()
     skills_called: tuple[str, ...] = ()
     changes: str = ""
-    """Unified diff of the workspace, shortened when long."""
+    """Unified diff of the agent's changes to the workspace, shortened when long."""
     runs: tuple[CommandRun, ...] = ()
-    """How the check commands ended."""
+    """The results of the check commands."""
     note: str = ""
     """Anything else worth knowing about the ending."""
     steps: tuple[Step, ...] = ()
-    """What an agent that was put back into a session did from there on; its tools' output is shortened."""
+    """For an agent resumed in a session: what it did from there on; the output of tools is shortened."""
 
 
 def get_skill_name(document: Document) -> str:
-    """Return the name that an agent gives a skill: that of its folder."""
+    """Return the name by which an agent knows a skill, which is the name of the skill's folder."""
     return PurePath(document.path).parent.name
 
 
 def explain_not_loaded(assignment: Assignment, trajectory: Trajectory) -> str:
-    """Return why an attempt does not count as a trial of the candidate; "" when it does.
+    """Return why an attempt does not count as a trial of the candidate; "" when the attempt counts.
 
-    A document that the agent did not load was not tried. Whether the agent then uses a skill is its own choice.
+    A document that the agent did not load was not tried. Whether the agent then opens a skill is the agent's choice.
     """
     found = {shown.kind: shown for shown in trajectory.shown}
     for document in assignment.documents:
@@ -183,7 +183,7 @@ def explain_not_loaded(assignment: Assignment, trajectory: Trajectory) -> str:
 
 
 class GateMetric(enum.StrEnum):
-    """Which number of a score decides: pass or fail (hard), the grade (soft), or a weighted mean of both."""
+    """The number of a score that decides: pass or fail (hard), the grade (soft), or a weighted mean of both."""
 
     HARD = "hard"
     SOFT = "soft"
@@ -198,25 +198,25 @@ class Score(Struct, frozen=True, kw_only=True):
     soft: float
     """A grade between 0 and 1."""
     rationale: str = ""
-    """The reason in a sentence."""
+    """The judge's reason, in a sentence."""
 
 
 class ReplayResult(Struct, frozen=True, kw_only=True):
-    """One rollout. The fields from ``ending`` on are those of its ``Trajectory``, if an agent made it."""
+    """One rollout. When an agent made it, the fields from ``ending`` on are copied from its ``Trajectory``."""
 
     task_id: str
     candidate: str
-    """Digest of the candidate."""
+    """Digest of the candidate that was tried."""
     sample: int = 0
     """Number of a repeated rollout of the task, from 0."""
     response: str = ""
     tools_called: tuple[str, ...] = ()
     score: Score | None = None
-    """None when the rollout is *unmeasured*, because its call failed; that never counts as 0."""
+    """The judge's score; None when the rollout is *unmeasured* because its call failed, which never counts as 0."""
     call_error: str = ""
-    """Why the rollout is unmeasured."""
+    """Why the rollout is unmeasured; "" for a measured one."""
     latency: float = 0.0
-    """Seconds."""
+    """Duration of the call in seconds."""
     mode: ReplayMode = ReplayMode.TEXT
     ending: Ending = Ending.DONE
     shown: tuple[Shown, ...] = ()
@@ -227,14 +227,14 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
     model: str = ""
     """The model that answered, as the provider names it."""
     version: str = ""
-    """Version of the agent's command line; "" when there is none, or it is not known."""
+    """Version of the agent's command line; "" when there is none or its version is not known."""
     answered_at: str = ""
-    """ISO 8601, when the reply came; "" for one that an earlier version stored."""
+    """Time when the reply came, ISO 8601; "" for a reply that an earlier version of this program stored."""
     note: str = ""
 
     @property
     def work(self) -> str:
-        """Everything a judge looks at: the answer, and a diff of the changed files."""
+        """Everything that a judge looks at: the answer, and a diff of the changed files."""
         if not self.changes:
             return self.response
         return f"{self.response}\n\nWhat it changed in the files, as a diff:\n\n{self.changes}"
@@ -255,7 +255,7 @@ class RolloutStats(Struct, frozen=True, kw_only=True):
 
 
 def combine(score: Score, metric: GateMetric, mixed_weight: float) -> float:
-    """Reduce a score to one number; ``mixed_weight`` in [0, 1] is the weight of ``soft`` in the mixed metric."""
+    """Return a score as one number; ``mixed_weight``, from 0 to 1, is the weight of ``soft`` in the mixed metric."""
     match metric:
         case GateMetric.HARD:
             return score.hard
@@ -266,7 +266,7 @@ def combine(score: Score, metric: GateMetric, mixed_weight: float) -> float:
 
 
 def summarize_rollouts(results: Sequence[ReplayResult], metric: GateMetric, mixed_weight: float) -> RolloutStats | None:
-    """Summarize the rollouts of one task; None when none was measured."""
+    """Return a summary of the rollouts of one task, or None when none was measured."""
     scores = [result.score for result in results if result.score is not None]
     if not scores:
         return None

@@ -1,7 +1,7 @@
-"""Compares rules with each other and with tasks, and decides which document a rule goes to.
+"""Compare rules with each other and with tasks, and decide which document a rule belongs to.
 
-A rule that comes back in other words is still the same rule. But "always" and "never", or 80 and 100, make two rules of
-words that are otherwise the same.
+A rule that is proposed again in other words is still the same rule. But "always" and "never", or 80 and 100, make
+different rules of otherwise equal words.
 
 An agent reads memory with every request, and opens a skill when it needs it. So a short standing rule goes to memory,
 where our part is bounded in rules and in characters, and a procedure goes to a skill.
@@ -36,7 +36,7 @@ _APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}"
 _AFFIRMED = re.compile(
     rf"\b(?:do not|don[{_APOSTROPHES}]?t|never|not) (?:ever )?(?:forget|fail|hesitate|neglect|omit)\b(?: to\b)?"
 )
-"""Double negations, which ask for the thing: "do not forget to"."""
+"""Matches double negations, which ask for something, such as "do not forget to"."""
 _NEGATION = re.compile(
     r"\b(?:no|not|never|without|avoid\w*|stop|cannot|neither|nor|none|refrain|forbid\w*|instead of|rather than|dont"
     rf"|\w+n[{_APOSTROPHES}]t|nicht|nie|niemals|kein\w*|ohne|ne|pas|jamais|sans|aucun\w*|nunca|jam\u00e1s|sin"
@@ -52,14 +52,14 @@ minimum/maximum least/most single/double ascending/descending
 """
 _OPPOSITES = tuple(frozenset(pair.split("/")) for pair in _OPPOSED_WORDS.split())
 _DIRECTIONS = {word: f"direction{number}" for number, pair in enumerate(_OPPOSITES) for word in pair}
-"""One placeholder for both words of a pair of opposites, so that rules that differ only in one compare as alike."""
+"""For each word of a pair of opposites, a placeholder that both share, so that rules differing only there are alike."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def is_same_rule(edit: EditRecord, other: EditRecord) -> bool:
-    """Whether two edits are the same rule, also in other words, in another place or in another document.
+    """Return whether two edits state the same rule, perhaps in other words, in another place or in another document.
 
-    For rules written from a common task it is enough to be near-duplicates.
+    Edits that were written from a common task need only be near-duplicates.
     """
     if is_same_edit(edit, other):
         return True
@@ -71,12 +71,12 @@ def is_same_rule(edit: EditRecord, other: EditRecord) -> bool:
 
 
 def states_same(text: str, other: str) -> bool:
-    """Whether two rules ask for the same: near-duplicates with the same negations, numbers and directions."""
+    """Return whether two rules ask for the same: near-duplicates with the same negations, numbers and directions."""
     return _is_alike(text, other) and not _differs(text, other)
 
 
 def contradicts(text: str, other: str) -> bool:
-    """Whether two rules are near-duplicates of which one negates the other, or names another number or direction."""
+    """Return whether two near-duplicate rules contradict each other by a negation, a number or a direction."""
     if not _is_alike(text, other):
         return False
     numbers = _find_numbers(text), _find_numbers(other)
@@ -84,7 +84,7 @@ def contradicts(text: str, other: str) -> bool:
 
 
 def find_contradicted(edit: EditRecord, rules: Iterable[str]) -> str:
-    """Return the first rule that an edit contradicts, "" for none; the rule that it replaces does not count."""
+    """Return the first rule that an edit contradicts, "" for none; the rule that the edit replaces does not count."""
     if edit.op is EditOp.DELETE:
         return ""
     replaced = strip_list_mark(edit.anchor) if edit.op is EditOp.REPLACE else ""
@@ -102,7 +102,7 @@ def list_live_rules(candidate: Candidate) -> Iterator[tuple[DocumentKind, str]]:
 def count_touched(rule: str, task: TaskRecord) -> int:
     """Count the words with meaning that a rule shares with the request, context and reference of a task.
 
-    With 0, the rule cannot concern the task, as far as words tell.
+    As far as words tell, a rule with a count of 0 cannot concern the task.
     """
     reference = task.reference
     wanted = ""
@@ -139,7 +139,7 @@ def _find_numbers(text: str) -> frozenset[str]:
 
 
 def _turns(text: str, other: str) -> bool:
-    """Whether one rule has a word in whose place the other rule has its opposite."""
+    """Return whether one rule contains a word where the other rule contains the opposite."""
     one, two = (frozenset(_WORD.findall(fold(words))) for words in (text, other))
     return any(len(pair & one) == len(pair & two) == 1 and pair & one != pair & two for pair in _OPPOSITES)
 
@@ -163,29 +163,29 @@ _SEQUENCE = re.compile(
 
 
 class MemoryBounds(Struct, frozen=True, kw_only=True):
-    """How much of a memory file our block may take."""
+    """Limits of our block in a memory file."""
 
     rules: int = 0
     """Maximum number of rules; 0 means no bound, and every rule stays in the document it was proposed for."""
     chars: int = 8000
 
     def has_room(self, memory: Document, text: str, *, waiting: int = 0) -> bool:
-        """Tell whether memory has room for one more rule besides ``waiting`` rules on trial for a place in it."""
+        """Return whether memory has room for one more rule besides ``waiting`` rules on trial for memory."""
         region = read_region(memory)
         count = len(list_rules(region)) + waiting
         return not self.rules or (count < self.rules and len(region) + len(text) + len("- \n") <= self.chars)
 
 
 class Landing(Struct, frozen=True, kw_only=True):
-    """Documents of an agent other than the night's, to which the night's proven rules are added too."""
+    """Documents of an agent other than the night's agent, to which the night's proven rules are also added."""
 
     documents: Candidate
     untried: str
-    """Note for the user: which agent proved the rules, and that they were not tried with this one."""
+    """Note for the user that names the agent that proved the rules, and says that this agent has not tried them."""
 
 
 def is_procedure(text: str) -> bool:
-    """Tell whether a rule describes steps in order, or is too long to be read with every request."""
+    """Return whether a rule describes steps in order, or is too long to be read with every request."""
     plain = text.strip()
     if len(plain) > SHORT or _STEP_LINE.search(plain):
         return True
@@ -201,9 +201,9 @@ def place_edit(
     bounds: MemoryBounds,
     waiting: Sequence[EditRecord] = (),
 ) -> EditRecord:
-    """Return a proposed addition redirected to memory or the skill, where the agent should read it.
+    """Return a proposed edit; an addition is redirected to memory or to the skill, whichever suits the rule.
 
-    Edits that add nothing stay where their rule is. ``kinds`` are the documents that evolve tonight, ``waiting`` the
+    Edits that add no rule stay unchanged. ``kinds`` are the documents that may change tonight, ``waiting`` the
     rules on trial. A short rule goes to the skill when memory is full.
     """
     memory = current[DocumentKind.MEMORY]
@@ -220,17 +220,17 @@ def place_edit(
 
 
 def append_to(edit: EditRecord, kind: DocumentKind) -> EditRecord:
-    """Return an edit, with its id, as an addition at the end of the document of the given kind."""
+    """Return an edit, its id unchanged, as an addition at the end of the document of the given kind."""
     return replace(edit, document=kind, op=EditOp.APPEND, anchor="")
 
 
 def move_to_memory(
     baseline: Candidate, edits: Sequence[AppliedEdit], bounds: MemoryBounds
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]] | None:
-    """Apply edits to the baseline, but put every rule that they add to the skill into memory instead.
+    """Return the baseline and the edits with every rule that they add to the skill moved to memory, all applied.
 
-    Returns None when no rule moves, or when one does not fit. A rule of the live skill that an edit replaces stays
-    there: it is the user's.
+    Returns None when no rule moves, or when one does not fit. An edit that replaces a rule of the live skill keeps its
+    place, because that rule is the user's.
     """
     memory = baseline[DocumentKind.MEMORY]
     if memory is None or not bounds.rules:
@@ -254,10 +254,10 @@ def move_to_memory(
 def land_elsewhere(
     documents: Candidate, edits: Sequence[AppliedEdit], bounds: MemoryBounds
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
-    """Apply proven edits to another agent's documents; return these documents and the edits as applied there.
+    """Apply proven edits to another agent's documents; return the changed documents and the edits as applied there.
 
-    Rules that these documents already state are left out, and so are deletions of rules that they do not have. An edit
-    whose anchor is missing there adds its rule at the end.
+    Rules that these documents already state are left out, and so are deletions of rules that they lack. An edit whose
+    anchor is missing there adds its rule at the end.
     """
     made, landed = documents, []
     for applied in edits:

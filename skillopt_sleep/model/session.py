@@ -1,6 +1,6 @@
 """Sessions: the conversations of a person with a coding agent, as sources read and the archive keeps them.
 
-Turns are read in every harvest; the steps within them, what the agent did, only when they are needed.
+Every harvest reads turns; the steps within a turn, which say what the agent did, are read only when needed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 OWN_RUN_MARKER = "skillopt-sleep-replay"
-"""Part of the working folder or of the first prompt of every session that our own replays start."""
+"""Text in the working folder or the first prompt of every session that our own replays start."""
 
 
 class Feedback(enum.StrEnum):
-    """What a prompt says about the answer before it."""
+    """What a prompt says about the agent's answer before it."""
 
     CORRECTION = "correction"
     APPROVAL = "approval"
@@ -25,7 +25,7 @@ class Feedback(enum.StrEnum):
 
 
 class PromptKind(enum.StrEnum):
-    """How a person's words came into a session."""
+    """How a person's words were entered into a session."""
 
     TYPED = "typed"
     """An ordinary prompt."""
@@ -40,7 +40,7 @@ class PromptKind(enum.StrEnum):
 
     @property
     def weak(self) -> bool:
-        """Whether such words alone justify neither a task nor a rule."""
+        """Whether a prompt of this kind is too weak to justify a task or a rule alone."""
         return self in (PromptKind.ANSWER, PromptKind.HEADLESS)
 
 
@@ -48,46 +48,46 @@ class Place(enum.Enum):
     """Whether a session belongs to the project in question."""
 
     OWN = enum.auto()
-    """It belongs to the project."""
+    """The session belongs to the project."""
     OTHER = enum.auto()
-    """It belongs to another project."""
+    """The session belongs to another project."""
     UNKNOWN = enum.auto()
-    """It belongs to a deleted worktree, which may be of this project or of another."""
+    """The session belongs to a deleted worktree, which may be of this project or of another."""
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A shell command the agent ran in a turn."""
+    """A shell command that the agent ran in a turn."""
 
     line: str
     exit_status: int | None = None
-    """None where the session does not record it: killed, still running, or with a redacted id."""
+    """The exit status; None when the session does not record it: killed, still running, or with a redacted id."""
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """One prompt of a person, and what the agent did until the next one."""
+    """One prompt of a person, and what the agent did until the next prompt."""
 
     id: str
-    """Stable when a session is read again, resumed or forked: the record's own uuid where there is one."""
+    """Id that stays the same when a session is read again, resumed or forked: the record's own uuid if there is one."""
     prompt: str
     kind: PromptKind = PromptKind.TYPED
     at: str = ""
-    """ISO 8601 as recorded; "" when unknown."""
+    """Time of the prompt as recorded, ISO 8601; "" when unknown."""
     feedback: Feedback = Feedback.NEITHER
     """What this prompt says about the answer to the turn before it."""
     cause: str = ""
-    """What the words of a correction do, as in "asks to undo it"; "" for other prompts."""
+    """What a correction does, such as "asks to undo it"; "" for other prompts."""
     final: str = ""
-    """The agent's last text of the turn; "" while it still works."""
+    """The agent's last text in the turn; "" while the agent still works."""
     tools: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
-    """The skills that were invoked."""
+    """Names of the skills that were invoked."""
     commands: tuple[Command, ...] = ()
     files: tuple[str, ...] = ()
-    """Paths the agent wrote or edited."""
+    """Paths of the files that the agent wrote or edited."""
 
 
 class FeedbackLabel(Struct, frozen=True, kw_only=True):
-    """What a prompt says about an answer according to a model, asked where rules had found nothing."""
+    """What a model says that a prompt expresses about an answer; asked only where rules found nothing."""
 
     source: str
     turn: str
@@ -95,9 +95,9 @@ class FeedbackLabel(Struct, frozen=True, kw_only=True):
     feedback: Feedback
     cause: str = ""
     quote: str = ""
-    """The person's own words that say so; "" for neither."""
+    """The words of the person that show the feedback; "" when there is no feedback."""
     about: str = ""
-    """The id of the turn whose answer it is about; "" for neither."""
+    """The id of the turn whose answer the feedback is about; "" when there is no feedback."""
 
 
 class Session(Struct, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ class Session(Struct, frozen=True, kw_only=True):
     branch: str = ""
     commit: str = ""
     remote: str = ""
-    """The remote of its repository, as ``repository.normalize_remote`` writes it."""
+    """URL of the repository's remote, in the form that ``normalize_remote`` returns."""
     model: str = ""
     started_at: str = ""
     ended_at: str = ""
@@ -122,18 +122,18 @@ class SessionFile(Struct, frozen=True, kw_only=True):
 
     path: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
     mtime_ns: int
     """Time of the last change, in nanoseconds since 1970."""
 
 
 class Skip(Struct, frozen=True, kw_only=True):
-    """Something that could not be read; the report names and counts it."""
+    """Something in a session file that could not be read; the report names and counts it."""
 
     path: str
     reason: str
     line: int = 0
-    """Number of the line, from 1; 0 for the whole file."""
+    """Line number, from 1; 0 when the whole file is meant."""
     count: int = 1
 
 
@@ -153,12 +153,12 @@ class SessionKey(Struct, frozen=True, kw_only=True):
 
 
 def list_typed(turns: Iterable[Turn]) -> list[Turn]:
-    """Return the turns that count as prompts of a person, in every number that this program shows."""
+    """Return the turns that this program counts as prompts of a person: all except weak ones."""
     return [turn for turn in turns if not turn.kind.weak]
 
 
 def apply_labels(session: Session, labels: Mapping[str, FeedbackLabel]) -> Session:
-    """Return a session with the feedback that counts: what rules found, else the model's label of that turn."""
+    """Return a session with its final feedback: what rules found for a turn, else the model's label of the turn."""
     if labels.keys().isdisjoint(turn.id for turn in session.turns):
         return session
     turns = tuple(
@@ -171,21 +171,21 @@ def apply_labels(session: Session, labels: Mapping[str, FeedbackLabel]) -> Sessi
 
 
 def is_own_run(cwd: str, first_words: str) -> bool:
-    """Whether one of our own replays started the session; such a session is never harvested."""
+    """Return whether one of our own replays started the session; such a session is never harvested."""
     return OWN_RUN_MARKER in cwd or OWN_RUN_MARKER in first_words
 
 
 class StepKind(enum.StrEnum):
-    """What a step is."""
+    """The kinds of steps."""
 
     TEXT = "text"
-    """Words of the agent."""
+    """A text that the agent wrote."""
     CALL = "call"
     """A tool call with its result."""
     INSTRUCTION = "instruction"
-    """The body of a slash command or a skill that the agent was given; no one typed it here."""
+    """The body of a slash command or a skill, given to the agent; the person did not type it here."""
     SHOWN = "shown"
-    """A file, or a part of one, that the agent was shown without asking: the person named, marked or edited it."""
+    """A file, or part of a file, shown to the agent unasked, because the person named, marked or edited it."""
 
 
 class StepOutcome(enum.StrEnum):
@@ -194,31 +194,31 @@ class StepOutcome(enum.StrEnum):
     DONE = "done"
     FAILED = "failed"
     REFUSED = "refused"
-    """Refused by the person."""
+    """The person refused the call."""
     DENIED = "denied"
-    """Denied by a permission rule or a sandbox, without the person."""
+    """A permission rule or a sandbox denied the call, without the person."""
     INTERRUPTED = "interrupted"
     UNKNOWN = "unknown"
-    """No result is recorded; texts and instructions have none either."""
+    """No result is recorded; texts and instructions never have one."""
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One text or tool call of the agent."""
+    """One text or tool call of the agent, or one thing that the agent was shown."""
 
     id: str
-    """Where the session file can be cut before this step: the uuid of its record, or the number of its line."""
+    """The place before this step where the session file can be cut: the uuid of its record, or its line number."""
     kind: StepKind
     text: str = ""
-    """The words; for a call its arguments as JSON, long values shortened; for what was shown the file's path."""
+    """The text; for a call its arguments as JSON, long values shortened; for a shown file its path."""
     tool: str = ""
     """The tool's name as recorded; for an instruction the name of the command or skill."""
     result: str = ""
-    """Head and tail of what the tool returned, or of the file that was shown."""
+    """Head and tail of the tool's result, or of the file that was shown."""
     outcome: StepOutcome = StepOutcome.UNKNOWN
     words: str = ""
-    """What the person typed while refusing this call."""
+    """What the person typed while refusing this call; "" when the person typed nothing."""
     at: str = ""
-    """ISO 8601 as recorded; "" when unknown."""
+    """Time of the step as recorded, ISO 8601; "" when unknown."""
 
 
 class TurnSteps(Struct, frozen=True, kw_only=True):
@@ -252,7 +252,7 @@ _URL = re.compile(
 _SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:]{2,}):(?!//)(?P<path>.+)")
 _USUAL_PORTS = {"ssh": "22", "git+ssh": "22", "http": "80", "https": "443", "git": "9418"}
 _CASELESS_HOSTS = frozenset({"bitbucket.org", "github.com", "gitlab.com"})
-"""Hosts where two repositories never differ by letter case alone."""
+"""Hosts that ignore letter case in the names of repositories."""
 
 
 def normalize_remote(url: str) -> str:
@@ -281,5 +281,5 @@ def normalize_remote(url: str) -> str:
 
 
 def is_local_remote(remote: str) -> bool:
-    """Whether a normalised remote is a folder of this machine."""
+    """Return whether a normalised remote is a folder of this machine."""
     return remote.startswith(("/", "./", "../", "~")) or remote in {".", ".."}

@@ -1,4 +1,4 @@
-"""A task: a replayable piece of one person's work, mined from sessions, with the reference its judge scores it by."""
+"""Tasks: replayable pieces of a person's work, mined from sessions, each with the reference that it is judged by."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ReferenceT = TypeVar("ReferenceT", bound=Struct)
 
 
 class Outcome(enum.StrEnum):
-    """How the work ended in the session, as far as the person's words tell."""
+    """How the work ended in the session, judging by what the person said."""
 
     SUCCESS = "success"
     FAIL = "fail"
@@ -28,7 +28,7 @@ class Outcome(enum.StrEnum):
 
 
 class Split(enum.StrEnum):
-    """What a task is used for: train feeds reflection, val feeds the gate, test stays sealed."""
+    """What a task is used for: train tasks feed reflection, val tasks feed the gate, test tasks stay unused by both."""
 
     TRAIN = "train"
     VAL = "val"
@@ -36,7 +36,7 @@ class Split(enum.StrEnum):
 
 
 class CheckKind(enum.StrEnum):
-    """What a check tests in an answer."""
+    """The test that a check applies to an answer."""
 
     CONTAINS = "contains"
     NOT_CONTAINS = "not_contains"
@@ -61,32 +61,32 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class ExactReference(Struct, frozen=True, kw_only=True, tag="exact", tag_field="kind"):
-    """The answer the person accepted, compared literally."""
+    """A reference that is the answer the person accepted, compared literally."""
 
     answer: str
 
 
 class RubricReference(Struct, frozen=True, kw_only=True, tag="rubric", tag_field="kind"):
-    """What a good answer must do, in words; a model judges."""
+    """A reference that says in words what a good answer must do; a model judges."""
 
     rubric: str
 
 
 class ChecksReference(Struct, frozen=True, kw_only=True, tag="checks", tag_field="kind"):
-    """Conditions that a program can check."""
+    """A reference of conditions that a program can check."""
 
     checks: tuple[Check, ...]
 
 
 class CommandReference(Struct, frozen=True, kw_only=True, tag="command", tag_field="kind"):
-    """Commands whose exit status decides. Only commands the user approved are ever run."""
+    """A reference of commands whose exit status decides; only commands that the user approved are ever run."""
 
     commands: tuple[str, ...]
 
 
 _FORMS = (ExactReference, RubricReference, ChecksReference, CommandReference, MomentReference)
 _BUILT_IN: Mapping[str, type[Struct]] = {str(form.__struct_config__.tag): form for form in _FORMS}
-"""The references that mining creates itself; every other kind belongs to the judge of that name."""
+"""The types of references that mining creates, by kind; any other kind belongs to the judge with that name."""
 
 if TYPE_CHECKING:
     Reference: TypeAlias = Struct | dict[str, Json]
@@ -94,8 +94,8 @@ else:
     Reference = Any
 """What a task is judged by.
 
-A tagged Struct of one of the kinds above, or of the kind that a judge declares as its ``reference``. A stored reference
-of any other kind is the JSON object as it stands, so a task outlives the package of its judge.
+A tagged Struct of one of the kinds above, or of the kind that a judge declares as its ``reference``. A stored
+reference of any other kind stays a JSON object, so that a task can be read without the package of its judge.
 """
 
 
@@ -106,27 +106,27 @@ class Origin(Struct, frozen=True, kw_only=True):
     session_id: str
     path: str
     words: str
-    """The person's own words."""
+    """What the person typed there."""
     at: str = ""
-    """ISO 8601; "" when unknown."""
+    """The time of the request, ISO 8601; "" when unknown."""
     cwd: str = ""
 
 
 class TaskRecord(Struct, frozen=True, kw_only=True):
-    """One task."""
+    """One replayable piece of work, with its reference and its origins."""
 
     id: str
     """A digest of the intent and the first origin."""
     intent: str
-    """What was asked, replayed verbatim."""
+    """The request, replayed word for word."""
     reference: Reference
-    """What a good answer is; its ``kind`` names the judge."""
+    """The reference that defines a good answer; its ``kind`` names the judge."""
     system: str = ""
-    """The task's own framing, verbatim; "" for the default framing."""
+    """The system prompt of the task, word for word; "" for the default one."""
     context: str = ""
-    """What the agent had in front of it."""
+    """What the agent could see besides the request."""
     feedback: tuple[str, ...] = ()
-    """The person's own words about a wrong answer."""
+    """What the person said about a wrong answer."""
     accepted: str = ""
     """The answer that was accepted in the end."""
     rejected: str = ""
@@ -134,22 +134,22 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     origins: tuple[Origin, ...] = ()
     """One entry for each time the task occurred."""
     wordings: tuple[str, ...] = ()
-    """Some requests that asked for the same in other words, shortened; used to find near-duplicates."""
+    """Other wordings of the same request, shortened; used to find near-duplicates."""
     skill_hint: str = ""
     project: str = ""
     commands: tuple[str, ...] = ()
-    """Lines the session ran that may tell good work from bad; none is run unless the user approved it."""
+    """Commands that the session ran and that may tell good work from bad; none is run unless the user approved it."""
     commit: str = ""
-    """The state of the project in which the task is replayed."""
+    """The commit of the project at which the task is replayed."""
     group: str = ""
-    """The set of near-duplicate tasks this one belongs to; a group never straddles a split."""
+    """Name of the task's set of near-duplicates; a group is never divided between splits."""
     split: Split | None = None
-    """Pins the task to a split; None leaves it to the rule."""
+    """The split that the task is pinned to; None when the random split decides."""
     reviewed: bool = False
-    """Whether a person has read the task file it came from; mined tasks need no review."""
+    """Whether a person has read the task file that the task comes from; mined tasks need no review."""
 
     def __post_init__(self) -> None:
-        """Read a reference that comes from JSON. Raises ValueError for one that does not name its judge."""
+        """Convert a reference that comes from JSON. Raises ``ValueError`` when it does not name its judge."""
         if not isinstance(self.reference, Struct):
             msgspec.structs.force_setattr(self, "reference", _read_reference(self.reference))
 
@@ -161,14 +161,14 @@ def _read_reference(raw: object) -> Struct | dict[str, Json]:
 
 
 def reference_kind(reference: Reference) -> str:
-    """Return the kind a reference is stored under, which is the name of the judge that scores it."""
+    """Return the kind of a reference, which is the name of the judge that scores it."""
     return str(reference["kind"] if isinstance(reference, dict) else reference.__struct_config__.tag)
 
 
 def require_reference(task: TaskRecord, form: type[ReferenceT]) -> ReferenceT:
-    """Return the reference of a task as the type its judge declares.
+    """Return the reference of a task, converted to the type that its judge declares.
 
-    Raises ``UsageError`` naming the task for a reference of another kind, or one that does not fit the type.
+    Raises ``UsageError``, which names the task, for a reference of another kind or one that does not fit the type.
     """
     reference, kind = task.reference, str(form.__struct_config__.tag)
     if isinstance(reference, form):
@@ -183,32 +183,32 @@ def require_reference(task: TaskRecord, form: type[ReferenceT]) -> ReferenceT:
 
 
 def may_ask_model(reference: Reference) -> bool:
-    """Whether scoring may take a model call; a judge of another package is assumed to make one."""
+    """Return whether scoring by a reference may need a model call; for a judge of another package this is assumed."""
     if isinstance(reference, MomentReference):
         return reference.check is None
     return not isinstance(reference, ExactReference | ChecksReference | CommandReference)
 
 
 def may_vote(task: TaskRecord) -> bool:
-    """Whether a verdict may count a task; a task at a moment only counts when its reference is proven."""
+    """Return whether a verdict may count a task: at a moment, only when the task's reference is proven."""
     return not isinstance(task.reference, MomentReference) or task.reference.may_vote
 
 
 def is_sibling(task: TaskRecord) -> bool:
-    """Whether a task is at another place where a lesson applies, at which nobody complained."""
+    """Return whether a task is at a place where a lesson applies but nobody complained."""
     return isinstance(task.reference, MomentReference) and task.reference.sibling
 
 
 def group_of(task: TaskRecord) -> str:
-    """Return the name of a task's group; a task without one is a group of its own."""
+    """Return the name of a task's group; a task without a group is a group of its own, named by the task's id."""
     return task.group or task.id
 
 
 DECIDING = 5
-"""Number of different requests needed to decide on a change; a verdict on fewer is about those few only."""
+"""Number of different requests needed to decide on a change; a verdict on fewer holds for those requests only."""
 
 GROUPS_FOR_VERDICT = 3 * DECIDING
-"""Number of different requests needed for a verdict: a third decides, as what taught a change cannot prove it."""
+"""Number of different requests needed for a verdict; only a third of them decide, as the others teach the change."""
 
 
 class Shortfall(Struct, frozen=True, kw_only=True):
@@ -217,13 +217,13 @@ class Shortfall(Struct, frozen=True, kw_only=True):
     groups: int = 0
     """Number of different requests among the tasks."""
     missing: int = 0
-    """Number of further requests that a verdict needs."""
+    """Number of further different requests that a verdict needs."""
     days: int | None = None
-    """Further days of such work that would supply them; None when none are missing or the tasks carry no times."""
+    """Days of similar work that would supply the missing requests; None when none are missing or no times are known."""
 
 
 def shortfall(tasks: Sequence[TaskRecord]) -> Shortfall:
-    """Count the different requests among ``tasks`` and those missing for a verdict."""
+    """Return how many different requests ``tasks`` cover, and how many more a verdict needs."""
     groups = len({group_of(task) for task in tasks})
     days = len({origin.at[:10] for task in tasks for origin in task.origins} - {""})
     missing = max(0, GROUPS_FOR_VERDICT - groups)
@@ -241,13 +241,13 @@ SPELLINGS = {
     "value": ("value", "arg", "pattern", "text", "schema"),
     "section": ("section", "heading"),
 }
-"""The names each field may have in checks written by people, by models and for the reference implementation."""
+"""For each field of a check, the names it may have, as people, models and the reference implementation write them."""
 
 
 def parse_check(raw: Json) -> Check:
-    """Read one check.
+    """Return the check that a JSON object describes.
 
-    Raises ``ValueError`` with one line that names what is unknown, missing or malformed.
+    Raises ``ValueError``, with one line that names what is unknown, missing or malformed.
     """
     if not isinstance(raw, dict):
         raise ValueError(f"a check is an object with kind and value, not {str(raw)[:60]!r}")  # noqa: TRY004  data, no call
@@ -288,7 +288,7 @@ def _read_text(kind: CheckKind, value: Json) -> str:
 
 
 def _read_length(kind: CheckKind, value: Json) -> int:
-    """Read a length, also one written as a string: some structured output can carry nothing else."""
+    """Return a length, also one written as a string, as some models' structured output can contain strings only."""
     number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ValueError(f"{kind}: needs a number of characters, got {value!r:.60}")
@@ -307,7 +307,7 @@ def _read_pattern(kind: CheckKind, value: Json) -> str:
 
 
 def _read_schema(kind: CheckKind, value: Json) -> dict[str, Json]:
-    """Read a JSON Schema, also one written as a string, for the same reason as a length."""
+    """Return a JSON Schema, also one written as a string, as some models' structured output has strings only."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)

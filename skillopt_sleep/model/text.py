@@ -1,7 +1,7 @@
-"""Text functions that every package uses, and the word lists that compare and classify requests.
+"""Text functions for every package, and the word lists by which requests are compared and classified.
 
-The word lists, in ``words.json``, hold words that carry no meaning, words that mean the same, and words by which a
-prompt asks or points.
+The word lists, in ``words.json``, contain words without meaning of their own, synonyms, and words by which a prompt
+asks or refers to something.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import msgspec
 
 
 def fold(text: str) -> str:
-    """Return a text in the form in which quotes are compared: NFKC, case and white space folded."""
+    """Return a text normalised for comparing quotes: NFKC, no difference of case, single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def contains_words(text: str, quote: str) -> bool:
-    """Whether ``text`` contains ``quote``, with white space and case folded; an empty quote is never contained."""
+    """Return whether ``text`` contains ``quote``, ignoring case and white space; an empty quote is never contained."""
     wanted = fold(quote)
     return bool(wanted) and wanted in fold(text)
 
 
 def excerpt(text: str, limit: int) -> str:
-    """Shorten a text to one line of at most ``limit`` characters, cut between words, with an ellipsis if cut."""
+    """Return a text as one line of at most ``limit`` characters, cut between words; an ellipsis marks the cut."""
     line = " ".join(text.split())
     if len(line) <= limit:
         return line
@@ -41,13 +41,13 @@ STOPWORDS = _SETS["stopwords"]
 STOPSIGNS = frozenset("".join(_WORDS["stopsigns"]))
 """Chinese characters without meaning of their own: particles, pronouns, measure words, courtesies."""
 WORK = "\n".join(_WORDS["work"])
-"""Verbs of everyday work, one family a line: each is folded into the first of its line and weighs ``LIGHT``."""
+"""Verbs of everyday work, one family of synonyms a line; a family counts as one word of weight ``LIGHT``."""
 MATTER = "\n".join(_WORDS["matter"])
-"""Synonyms, one family a line; they weigh as much as any other word."""
+"""Other synonyms, one family a line; a family counts as one word, with the full weight."""
 PHRASES = dict(line.split(": ") for line in _WORDS["phrases"])
-"""Phrases and their synonyms with another number of words."""
+"""For each phrase, a synonym with another number of words."""
 HOUSEKEEPING = _SETS["housekeeping"]
-"""Words that steer an agent through a session; a prompt of these alone makes no sense outside its session."""
+"""Words that steer an agent through a session; a prompt of such words alone makes no sense outside its session."""
 CONTINUE = _SETS["continue"]
 """Words that ask for more of the same work."""
 POINTING = _SETS["pointing"]
@@ -59,7 +59,7 @@ REQUESTS = tuple(_WORDS["requests"])
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` to end a message about an unknown name; "" when no known name is similar."""
+    """Return ``; did you mean 'x'?``, the end of a message about an unknown name; "" when no known name is similar."""
     import difflib  # noqa: PLC0415  only a mistake needs it
 
     nearest = difflib.get_close_matches(name, [str(candidate) for candidate in known], n=1)
@@ -67,7 +67,7 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 
 
 def sha256(content: bytes) -> str:
-    """Return the SHA-256 of a content, in hex."""
+    """Return the SHA-256 digest of some bytes, in hex."""
     import hashlib  # noqa: PLC0415  it loads OpenSSL, 3 ms, and whoever only looks at what there is digests nothing
 
     return hashlib.sha256(content).hexdigest()
