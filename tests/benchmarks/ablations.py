@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import itertools
 import random
 import statistics
@@ -162,7 +163,7 @@ def true_score(world: World, tasks: Sequence[WorldTask], skill: str, traits: Tra
 
 
 def _agent(world: World, seed: int) -> SimulatedBackend:
-    return SimulatedBackend(worlds=world, seed=seed, **msgspec.structs.asdict(TRAITS))
+    return SimulatedBackend(worlds=world, seed=seed, **dataclasses.asdict(TRAITS))
 
 
 def _course(folder: Path) -> list[str]:
