@@ -22,7 +22,7 @@ NAME = "skillopt-sleep"
 
 
 class Command(NamedTuple):
-    """A command: the module of this package that defines ``<name>_command``, and its line in the list of commands."""
+    """A command: the module of this package that defines ``<name>_command``, and its text in the list of commands."""
 
     module: str
     help: str
@@ -55,18 +55,18 @@ COMMANDS: Mapping[str, Command] = {
     "eval": Command("train", "Score skills on a dataset, under one model or several."),
     "demo": Command("run", "Run a night on bundled sample sessions, with a simulated agent."),
 }
-"""Every command, in the order a newcomer meets them; listing them imports none."""
+"""Every command by name, in the order in which a newcomer needs them; this table imports none of their modules."""
 
 
 class Program(click.Group):
-    """A group that finds its commands in ``COMMANDS``."""
+    """The click group that finds its commands in ``COMMANDS``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """List the commands in the order of the table."""
+        """Return the names of all commands, in the order of ``COMMANDS``."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the command's module."""
+        """Import the module of a command and return the command, or None when there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"skillopt_sleep.cli.{COMMANDS[cmd_name].module}")
@@ -74,7 +74,7 @@ class Program(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Invoke the command; end quietly when the reader of its output goes away, as `head` does."""
+        """Invoke the command; exit quietly when the reader of its output has closed the pipe, as `head` does."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # or Python would complain at exit about unwritten output
@@ -82,14 +82,14 @@ class Program(click.Group):
             ctx.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands from the table."""
+        """Write the list of commands into the help text, from ``COMMANDS``."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the nearest command when there is none of that name."""
+        """Return the command that the arguments name; for an unknown name, exit with the nearest known one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from skillopt_sleep.model.text import suggest_name
 
@@ -123,7 +123,7 @@ def program(context: click.Context) -> None:
 
 
 class _Stderr:
-    """Standard error that drops what cannot be written: a full disk behind it must not change how a command ends."""
+    """Standard error that drops what cannot be written, so that a full disk does not change how a command ends."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -132,7 +132,7 @@ class _Stderr:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write the text, or nothing."""
+        """Write the text, or drop it when it cannot be written."""
         try:
             return self._stream.write(text)
         except OSError:
@@ -140,7 +140,7 @@ class _Stderr:
             return len(text)
 
     def flush(self) -> None:
-        """Flush what can be flushed."""
+        """Flush the stream, or drop what cannot be written."""
         try:
             self._stream.flush()
         except OSError:
@@ -148,13 +148,13 @@ class _Stderr:
 
 
 def _discard(stream: TextIO) -> None:
-    """Send what is still buffered to nowhere, or Python would try it again at exit and change the exit code."""
+    """Redirect a stream to the null device, or Python would retry its buffer at exit and change the exit code."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _open_closed_streams() -> None:
-    """Open standard streams that are closed on nothing; the next file opened would else get their number."""
+    """Open closed standard streams on the null device; otherwise the next opened file would get their number."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             try:
@@ -165,7 +165,7 @@ def _open_closed_streams() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program and exit with its code; an error the user can fix is one line on stderr."""
+    """Run the program and exit with its code; print an error that the user can fix as one line on stderr."""
     _open_closed_streams()
     stderr = sys.stderr
     sys.stderr = cast("TextIO", _Stderr(stderr))
@@ -200,7 +200,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _explain(error: OSError) -> str:
-    """Return what the system refused, and what helps, in one line."""
+    """Return one line that says what the system refused and what helps."""
     what = f"{error.filename or 'input or output'}: {error.strerror or error}"
     if error.errno in {errno.EMFILE, errno.ENFILE}:
         return f"{what}; allow more open files, as with: ulimit -n 256"
@@ -210,7 +210,7 @@ def _explain(error: OSError) -> str:
 
 
 def _print_error(message: str) -> None:
-    """Print one safe line: what it quotes may have been written by anybody."""
+    """Print an error on one line, without control characters: it may quote text that anybody wrote."""
     from skillopt_sleep.reports.formatting import plain
 
     click.echo(f"{NAME}: {plain(message)}", err=True)

@@ -1,4 +1,4 @@
-"""What takes your word: ``adopt`` and ``revert`` a proposal, and the commands that may score replays (``checks``)."""
+"""The commands for your decisions: ``adopt`` and ``revert`` a proposal, and approve ``checks`` that score replays."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ is recorded as your own words, which were not tried. Empty a rule to leave it ou
 
 
 def _ask_for_words(edits: Sequence[EditRecord]) -> dict[str, str]:
-    """Open the rules in the user's editor; return their texts by edit id, all of them empty when it was not saved."""
+    """Open the rules in the user's editor; return the edited texts by edit id, or {} when the file was not saved."""
     page = click.edit("\n".join([ABOUT_WORDS, *(f"== {edit.id} ==\n{edit.text}\n" for edit in edits)]), extension=".md")
     if page is None:
         return {}
@@ -113,7 +113,7 @@ def revert_command(night: str | None, edit: str | None, listing: bool, as_json: 
 
 
 def _print_changes(changes: Sequence[LiveChange], *, as_json: bool) -> None:
-    """Print what happened to each live file."""
+    """Print what happened to each live file, with its edits."""
     if as_json:
         print_json(changes)
         return
@@ -220,7 +220,7 @@ def remove(given: dict[str, Json | Path], /, *, commands: tuple[str, ...], as_js
 
 
 def _merge_flags(before: dict[str, Json | Path], after: dict[str, Json | Path]) -> dict[str, Json | Path]:
-    """Return the options given before and after the name of an action; the later ones count."""
+    """Return the options given before and after the name of an action; of two values, the later one counts."""
     return {**before, **{name: value for name, value in after.items() if value}}
 
 

@@ -1,4 +1,4 @@
-"""What commands share: options, the workspace made from them, answers, and the progress of long work."""
+"""Functions that commands share: options, the workspace made from them, printing of results, progress of long work."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 HOMES = {f"{name.replace('-', '_')}_home": name for name in names(Kind.SOURCE)}
-"""Each source by the option that names its folder, as click calls the option."""
+"""The name of each source, by click's name of the option for the source's folder (``claude_home``)."""
 
 NOT_SETTINGS = frozenset({"project", "assignments", *HOMES})
-"""Shared options that are not settings of the same name."""
+"""Shared options that are not passed on as a setting of the same name."""
 
 CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
 
 RESUME_HINT = "; the same command continues, and nothing is paid for twice"
-"""Appended to the message when ``train`` or ``eval`` is interrupted."""
+"""Text added to the message when ``train`` or ``eval`` is interrupted."""
 
 
 def _combine(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator, listed in `--help` in the order given."""
+    """Return one decorator that adds several options, listed in `--help` in the order given."""
     return lambda command: functools.reduce(lambda done, option: option(done), reversed(options), command)
 
 
@@ -52,7 +52,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON inste
 data_dir_option = click.option("--data-dir", help="Where this program keeps its own data.")
 
 BACKENDS = ", ".join(names(Kind.BACKEND))
-"""Every backend, for the help of the options that choose one."""
+"""The names of all backends, for the help texts of options."""
 
 place_options = _combine(
     click.option(
@@ -70,7 +70,7 @@ place_options = _combine(
     click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; a.b.c=v for tables."),
     as_json,
 )
-"""Options of every command that works on a project."""
+"""The options of every command that works on a project."""
 night_options = _combine(
     click.option("--backend", help=f"Agent or API to call: {BACKENDS}.  [default: claude]"),
     click.option("--target-backend", help="Backend of the model that should improve."),
@@ -114,7 +114,7 @@ night_options = _combine(
     click.option("--max-usd-day", type=float, help="Cap on dollars of all projects together, noon to noon; 0: none."),
     place_options,
 )
-"""Options of every command that works as a night does."""
+"""The options of every command that runs or describes a night, with those of ``place_options``."""
 
 
 run_options = _combine(
@@ -129,16 +129,16 @@ run_options = _combine(
     ),
     click.option("--ray-address", help="Address of the Ray cluster; without it, Ray is started on this machine."),
 )
-"""Options of ``train`` and ``eval``."""
+"""The options that ``train`` and ``eval`` share."""
 
 
 all_option = click.option("--all", "everything", is_flag=True, help="Show everything, not only one screen of it.")
 
 
 def print_page(page: Page, *, paged: bool = True) -> None:
-    """Print a page: plain into a pipe or file, styled on a terminal, through the user's pager when it is longer.
+    """Print a page: plain to a pipe or file, styled on a terminal, and through the user's pager when it is too long.
 
-    Without ``paged`` it is printed as it is: nobody may be there to turn the page.
+    With ``paged`` false, print without a pager: nobody may be there to turn the page.
     """
     import shutil
 
@@ -167,14 +167,14 @@ def print_answer(value: object, describe: Callable[..., Page], *, as_json: bool,
 
 
 def print_text(*lines: str) -> None:
-    """Print lines as a page: they are wrapped on a terminal, and commands in them stand out."""
+    """Print lines as a page, which wraps them on a terminal and highlights commands."""
     from skillopt_sleep.reports.blocks import Section
 
     print_page((Section("", lines),))
 
 
 def print_lines(lines: Iterable[str], *, indent: str = "", quiet: bool = False) -> list[str]:
-    """Print each line as soon as it comes, or none when ``quiet``; return them all."""
+    """Print each line as soon as it is produced, or none if ``quiet``; return all lines."""
     from skillopt_sleep.reports.formatting import plain
 
     done = []
@@ -196,7 +196,7 @@ def print_json(value: object, *, indent: int = -1) -> None:
 
 
 def parse_value(text: str) -> Json:
-    """A value as TOML reads it; text that is not TOML is a plain string."""
+    """Return the value of a TOML expression; return text that is not TOML as a string."""
     import msgspec
 
     number = re.sub(r"^([+-]?)\.(?=\d)", r"\g<1>0.", text)  # TOML does not allow .01
@@ -212,7 +212,7 @@ def parse_value(text: str) -> Json:
 
 
 def get_program_name() -> str:
-    """How this program is called here: by its name, the script of its checkout, or its interpreter."""
+    """Return the command that calls this program here: its name, the script of its checkout, or its interpreter."""
     import shutil
 
     if shutil.which("skillopt-sleep"):
@@ -223,13 +223,13 @@ def get_program_name() -> str:
 
 
 def list_place_arguments(flags: Mapping[str, Json | Path]) -> str:
-    """The options that lead another command to the same project and data: " --project ..."; "" when none was given."""
+    """Return the options with which another command finds the same project and data: " --project ...", or ""."""
     given = (("--project", flags.get("project")), ("--data-dir", flags.get("data_dir")))
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value)
 
 
 def typed_options() -> tuple[str, ...]:
-    """The options typed for the present command, each with its quoted value, without ``--json``."""
+    """Return the options that were typed for the present command, each with its quoted value, without ``--json``."""
     from click.core import ParameterSource
 
     context = click.get_current_context()
@@ -250,7 +250,7 @@ def typed_options() -> tuple[str, ...]:
 def open_workspace(
     flags: Mapping[str, Json | Path], env: Mapping[str, str] | None = None, *, dry_run: bool = False
 ) -> Workspace:
-    """Make the workspace from the shared options of a command; ``env`` replaces the user's own environment."""
+    """Return the workspace for the shared options of a command; ``env`` replaces the user's own environment."""
     from skillopt_sleep.settings import environment, load
     from skillopt_sleep.usecases.adapters import end_leftovers
     from skillopt_sleep.usecases.workspace import Workspace
@@ -286,9 +286,9 @@ def open_workspace(
 
 
 def ask_about_receivers(*workspaces: Workspace) -> None:
-    """Ask on a terminal, before a night, about every provider that has not had these sessions yet.
+    """Before a night, ask on a terminal about every provider that has not yet received these sessions.
 
-    Raises ``NotAllowed`` after a no.
+    Raises ``NotAllowed`` when the user says no.
     """
     if sys.stdin.isatty() and sys.stderr.isatty():
         from skillopt_sleep.usecases.permissions import ask_first
@@ -298,13 +298,13 @@ def ask_about_receivers(*workspaces: Workspace) -> None:
 
 
 def _print_notices(notices: Iterable[str]) -> None:
-    """Print on stderr what was found and repaired along the way."""
+    """Print on stderr what the command found and repaired while it opened the workspace."""
     for line in dict.fromkeys(notices):
         click.echo(f"skillopt-sleep: {line}", err=True)
 
 
 def _assign(given: dict[str, Json], assignment: str) -> None:
-    """Put one ``a.b.c=value`` into the tree."""
+    """Set the value of one ``a.b.c=value`` in the nested tables. Raises ``UsageError`` for any other form."""
     path, equals, text = assignment.partition("=")
     if not equals or not path:
         raise UsageError(f"--set {assignment}: expected KEY=VALUE, as in --set backends.claude.timeout=60")
@@ -319,40 +319,40 @@ def _assign(given: dict[str, Json], assignment: str) -> None:
 
 
 def _find_project(folder: Path) -> Path:
-    """The nearest git working tree at or above the folder, else the folder itself."""
+    """Return the nearest git working tree that contains the folder, or the folder itself."""
     return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
-"""Ctrl-C, a service manager, a closed terminal. Signals that are ignored, as under nohup, stay ignored."""
+"""Names of the signals that stop the program, except those it already ignores, as it does SIGHUP under nohup."""
 
 
 class _Bar:
-    """``ports.Progress`` as one line on stderr."""
+    """The progress of a night (``ports.Progress``) as a bar on one line of stderr."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.add_task("starting", total=None, spend="")
 
     def begin(self, total: int) -> None:
-        """Start the bar anew."""
+        """Restart the bar for ``total`` steps."""
         self._progress.reset(self._task, total=total)
 
     def step(self) -> None:
-        """Advance the bar."""
+        """Advance the bar by one step."""
         self._progress.advance(self._task)
 
     def spent(self, phase: str, spend: Spend) -> None:
-        """Show the phase and what was spent."""
+        """Show the present phase and the calls and dollars spent so far."""
         usd = f" · {spend.usd:.2f} USD" if spend.usd else ""
         self._progress.update(self._task, description=phase, spend=f"{spend.calls} calls{usd}")
 
 
 @contextmanager
 def show_progress(hint: str = "") -> Iterator[ports.Progress | None]:
-    """Show a progress bar on stderr, None where there is no terminal; a stopping signal raises ``Interrupted``.
+    """Yield a progress bar on stderr, or None without a terminal; raise ``Interrupted`` for a stopping signal.
 
-    ``hint`` is appended to the message of that error.
+    ``hint`` is added to the message of that error.
     """
     with _stop_on_signal(hint):
         if not sys.stderr.isatty():
@@ -374,7 +374,7 @@ def show_progress(hint: str = "") -> Iterator[ports.Progress | None]:
 
 @contextmanager
 def _stop_on_signal(hint: str) -> Iterator[None]:
-    """Raise ``Interrupted`` for the first signal; later ones are ignored until the program has ended."""
+    """Until the end of the context, raise ``Interrupted`` for the first stopping signal and ignore later ones."""
     numbers = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
 
@@ -394,4 +394,4 @@ def _stop_on_signal(hint: str) -> Iterator[None]:
 
 
 def _ignore(_signum: int, _frame: FrameType | None) -> None:
-    """Used instead of ``SIG_IGN``, which children inherit and Python complains about for a pending signal."""
+    """Do nothing. As a handler it replaces ``SIG_IGN``, which children inherit and which makes Python complain."""

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 RECORDED_IN = "/home/mira/kistenlauf"
-"""The project named in the sample sessions; the demo's own folder replaces it."""
+"""The project folder named in the sample sessions; the demo replaces it with a folder of its own."""
 
 DEMO_MARKER = ".skillopt-sleep-demo"
 
 DEMO_NIGHT = ("seed=1", "max_calls=300")
-"""A night of the demo costs nothing, and prints the same every time."""
+"""Settings for a night of the demo, which costs nothing and prints the same every time."""
 DEMO_SETTINGS = "settings.toml"
-"""An empty settings file for the demo: the user's own might name a backend that costs."""
+"""The name of an empty settings file for the demo; the user's own settings might name a backend that costs money."""
 
 
 @click.command("run")
@@ -234,7 +234,7 @@ def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
 
 
 def print_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> None:
-    """Print on stderr, before a night, the calls it is expected to make and its caps."""
+    """Print on stderr, before a night, its expected number of calls and its caps."""
     from skillopt_sleep.usecases.adapters import get_night_caps
     from skillopt_sleep.usecases.run import forecast_night
 
@@ -256,7 +256,7 @@ def _print_dry_run(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *
 
 
 def _print_report(report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = ()) -> None:
-    """Print the report on stdout, and why the night stopped on stderr; the arguments are those of `describe_screen`."""
+    """Print a night's report on stdout and why the night stopped on stderr; the arguments go to `describe_screen`."""
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.reports.page import render_diagnostics
     from skillopt_sleep.reports.terminal import describe_screen
@@ -275,7 +275,7 @@ def _print_report(report: NightReport, *, as_json: bool, place: str = "", again:
 
 
 def _prepare_demo(home: Path) -> None:
-    """Fill a fresh folder with the sample sessions; only a folder that an earlier demo made is ever emptied."""
+    """Fill an empty folder with the sample sessions; delete its contents first only if an earlier demo made it."""
     if home.exists() and any(home.iterdir()):
         if not (home / DEMO_MARKER).exists():
             raise Refused(f"{home} is not empty and was not made by the demo; name another --folder")

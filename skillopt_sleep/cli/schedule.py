@@ -1,4 +1,4 @@
-"""``schedule`` has this system run nights, ``unschedule`` ends that, ``daemon`` runs those that are due."""
+"""``schedule`` makes this system run nights, ``unschedule`` removes the schedule, ``daemon`` runs the due nights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 NOT_NIGHTLY = frozenset({"task_file", "dry_run", "wait", "as_json", "project", "data_dir"})
-"""Options of ``run`` that a schedule does not take, or takes with a meaning of its own."""
+"""Options of ``run`` that ``schedule`` does not accept, or accepts with a different meaning."""
 
 PLACES = frozenset({"project", "data_dir"})
 
@@ -132,7 +132,7 @@ def schedule_command(
 
 
 def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) -> None:
-    """Refuse secrets, which must not be written into a schedule, and unknown adapter options. Raises ``UsageError``."""
+    """Raise ``UsageError`` for options with secrets, which no schedule may contain, and for unknown adapter options."""
     from skillopt_sleep.registry import ADAPTERS, Kind, require_options
     from skillopt_sleep.settings import environment, secrets
     from skillopt_sleep.usecases.schedule import SecretCheck, split_assignment
@@ -153,7 +153,7 @@ def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) 
 
 
 def _require_usable(workspace: Workspace) -> None:
-    """Fail now instead of every night. Raises ``UsageError``."""
+    """Raise ``UsageError`` now for settings with which every scheduled night would fail."""
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import build_backend, build_judges, build_sources
     from skillopt_sleep.usecases.documents import require_own_skill
@@ -166,7 +166,7 @@ def _require_usable(workspace: Workspace) -> None:
 
 
 def _list_night_arguments(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
-    """Yield the typed options of ``run``, each with its value, folders as absolute paths."""
+    """Yield the typed options that a night takes, each with its value, with folders as absolute paths."""
     for parameter in _typed_options(context, flags):
         name = str(parameter.name)
         value = flags[name]
@@ -178,7 +178,7 @@ def _list_night_arguments(context: click.Context, flags: Mapping[str, Json | Pat
 
 
 def _typed_options(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[click.Parameter]:
-    """Yield the typed options that every night takes."""
+    """Yield the typed options that are passed on to every night."""
     for parameter in context.command.params:
         name = str(parameter.name)
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -187,7 +187,7 @@ def _typed_options(context: click.Context, flags: Mapping[str, Json | Path]) -> 
 
 
 def _list_typed_texts(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[tuple[str, str, str]]:
-    """Each typed text as (option, name, text); paths, numbers and switches are left out."""
+    """Yield each typed text as (option, name, text), without paths, numbers and switches."""
     for parameter in _typed_options(context, flags):
         name = str(parameter.name)
         value = flags[name]
@@ -197,14 +197,14 @@ def _list_typed_texts(context: click.Context, flags: Mapping[str, Json | Path]) 
 
 
 def _make_absolute(name: str, value: object) -> str:
-    """Return a value that means the same in any folder: paths become absolute; a skill may be a name or a file."""
+    """Return a value that means the same in any folder: paths become absolute; a skill may be a name or a path."""
     text = str(value)
     is_path = isinstance(value, Path) or name in HOMES or (name == "target_skill" and Path(text).name == "SKILL.md")
     return str(Path(text).absolute()) if is_path else text
 
 
 def _choose_time(at: object, hour: object, minute: object) -> str | None:
-    """Return the time of day that was given in either form, None without one. Raises ``UsageError``."""
+    """Return the time given by ``--at`` or ``--hour`` and ``--minute``, or None for none. Raises ``UsageError``."""
     if hour is None and minute is None:
         return None if at is None else parse_time(str(at))
     if at is not None or hour is None:
@@ -213,7 +213,7 @@ def _choose_time(at: object, hour: object, minute: object) -> str | None:
 
 
 def parse_time(text: str) -> str:
-    """``07:05`` for ``7:05``. Raises ``UsageError``."""
+    """Return a time of day as HH:MM, such as ``07:05`` for ``7:05``. Raises ``UsageError`` for anything else."""
     hours, colon, minutes = text.partition(":")
     if colon and hours.isdecimal() and minutes.isdecimal() and len(minutes) == len("05"):
         found = f"{int(hours):02}:{minutes}"
@@ -223,7 +223,7 @@ def parse_time(text: str) -> str:
 
 
 def _print_files(workspace: Workspace, schedule: Schedule, *, as_json: bool) -> None:
-    """Print the files that would be written, each under its name."""
+    """Print the files that ``schedule`` would write, each below its name."""
     found = Installation(workspace.data_dir, workspace.env).installer(schedule)
     files = {
         **(found.render() if found else {}),
@@ -236,7 +236,7 @@ def _print_files(workspace: Workspace, schedule: Schedule, *, as_json: bool) -> 
 
 
 def _list_commands(workspaces: Sequence[Workspace]) -> list[str]:
-    """The commands of the agents that the nights start."""
+    """Return the commands of the agents that the nights start."""
     from skillopt_sleep.agents import agent_of_backend
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import get_role
@@ -247,9 +247,9 @@ def _list_commands(workspaces: Sequence[Workspace]) -> list[str]:
 
 
 def open_scheduled(workspace: Workspace) -> tuple[Workspace, Schedule, tuple[str, ...]] | None:
-    """The workspace that the next scheduled night of a project will have, None when it is not scheduled.
+    """Return the workspace of a project's next scheduled night, or None when the project is not scheduled.
 
-    Also returns its schedule, and a note on each program that has moved. Raises as ``open_workspace`` does.
+    Also return the schedule, and a note on each program that has moved. Raises the errors of ``open_workspace``.
     """
     schedule = load_schedule(workspace.data_dir)
     entry = schedule.find_project(str(workspace.project)) if schedule else None
@@ -340,7 +340,7 @@ def daemon_command(once: bool, data_dir: str | None) -> None:
 
 
 def _open_bare_workspace(data_dir: str | None) -> Workspace:
-    """A workspace with default settings: broken ones must be reported by the night, not keep the daemon from it."""
+    """Return a workspace with default settings: faulty settings must be reported by the night, not stop the daemon."""
     if data_dir is None:
         return open_workspace({})
     from skillopt_sleep.settings import Settings, environment
@@ -387,7 +387,7 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
 
 
 def _find_obstacle(workspace: Workspace, schedule: Schedule) -> str:
-    """Explain why no night may begin now, "" when one may."""
+    """Return why no night may begin now, or "" when one may."""
     from skillopt_sleep.scheduling.attend import BUSY
     from skillopt_sleep.scheduling.daemon import is_on_battery
     from skillopt_sleep.storage.files import is_held

@@ -1,4 +1,4 @@
-"""What is set up around the nights: ``setup``, ``plugin``, ``settings``, ``uninstall``."""
+"""The commands for installing and removing: ``setup``, ``plugin``, ``settings``, ``uninstall``."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 NEVER = "never"
-"""The answer of those who run their nights by hand."""
+"""The answer to "when?" of a user who starts nights by hand."""
 NOBODY = "nobody"
-"""The answer of those whose sessions no further provider may see."""
+"""The answer of a user who lets no further provider see the sessions."""
 SETUP_FLAGS = "--agent, --at, --max-usd, --share-with, --plugin or --no-plugin"
 
 AGENT = click.Choice([agent.name for agent in all_agents() if agent.plugin])
@@ -102,7 +102,7 @@ def setup_command(yes: bool, as_json: bool, **flags: Json | Path) -> None:
 def _answer(
     given: object, yes: bool, question: str, default: object, kind: click.Choice[str] | click.FloatRange | None = None
 ) -> object:
-    """The answer that was given by a flag, the default, or what is typed now."""
+    """Return the answer given by a flag, the default if ``yes``, or what the user types now."""
     if given is not None or yes:
         return default if given is None else given
     return click.prompt(question, default=default, type=kind, err=True)
@@ -116,7 +116,7 @@ def _read_time(workspace: Workspace) -> str:
 
 
 def _guess_agent(workspace: Workspace) -> str:
-    """The agent of the settings, else one that is on PATH, with most sessions."""
+    """Return the agent that the settings name, or the one with most sessions, preferring agents on the PATH."""
     from skillopt_sleep.usecases.adapters import build_sources
 
     if workspace.origins["backend"] != "default" and workspace.settings.backend in AGENT.choices:
@@ -131,7 +131,7 @@ def _guess_agent(workspace: Workspace) -> str:
 def _ask_whom_to_share_with(
     flags: Mapping[str, Json | Path], agent: str, given: object, *, yes: bool
 ) -> tuple[str, str]:
-    """The settings ``share_with`` and ``source``: without a yes, sessions of other providers are not read."""
+    """Return the settings ``share_with`` and ``source``; without a yes, sessions of other providers are not read."""
     from skillopt_sleep.settings import environment
 
     found, own = _find_new_receivers(flags, agent), find_agent(agent).source
@@ -155,7 +155,7 @@ def _ask_whom_to_share_with(
 
 
 def _find_new_receivers(flags: Mapping[str, Json | Path], agent: str) -> tuple[NewReceiver, ...]:
-    """The providers that this agent would send sessions to which have been with another one."""
+    """Return the providers to which this agent would send sessions that so far only another provider has seen."""
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import build_backend
     from skillopt_sleep.usecases.permissions import find_new_receivers
@@ -167,7 +167,7 @@ def _find_new_receivers(flags: Mapping[str, Json | Path], agent: str) -> tuple[N
 
 
 def _write_settings(workspace: Workspace, answers: Mapping[str, object]) -> Path | None:
-    """Write the answers that differ from the present settings into the settings file; its path, None when none does.
+    """Write the answers that differ from the present settings into the settings file; return its path, or None.
 
     Other lines stay as they are. Raises ``UsageError`` for a file in which the lines cannot be told apart.
     """

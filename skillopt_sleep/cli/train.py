@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 RETRY_ROOM = 1.25
-"""The default cap on calls as a multiple of the calls planned: retries are calls too."""
+"""The default cap on calls, as a multiple of the planned calls; it leaves room for retries, which are calls too."""
 
 MIN_RETRIES = 16
-"""Calls above those planned that the default cap allows at least, so that a failing service shows its own error."""
+"""Minimum calls that the default cap allows above the planned ones, so that a failing service shows its own error."""
 ROLES = ("target_backend", "target_model", "optimizer_backend", "optimizer_model")
 EVAL_FIELDS = ("workers", "seed", "rollouts_k", "engine", "ray_address", *CAPS)
 FIELDS = ("out_root", "workers", "seed", "num_epochs", "engine", "ray_address", *CAPS)
@@ -116,7 +116,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
 
 
 def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
-    """Return the training file overridden by the flags."""
+    """Return the recipe of the training file, with the fields that flags override."""
     if config is None and not from_nights:
         raise click.UsageError("name a CONFIG file, or train on your own tasks with --from-nights")
     for name, value in roles.items():
@@ -126,7 +126,7 @@ def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any]
 
 
 def _use_own_tasks(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe:
-    """Return the recipe with the user's own tasks, written into ``folder``, and their live skill as the initial one."""
+    """Return the recipe for the user's own tasks, which are written into ``folder``, and for their live skill."""
     from msgspec.structs import replace
 
     from skillopt_sleep.usecases.training import NIGHT_TASKS, export_night_tasks
@@ -138,7 +138,7 @@ def _use_own_tasks(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe
 
 
 class _TrainingBar:
-    """``train.ports.TrainProgress``: a bar for the calls of a step, and a line for each step with the time left."""
+    """Progress of training (``TrainProgress``): a bar for the calls of a step, a line per step with the time left."""
 
     def __init__(self, bar: Progress | None) -> None:
         self._bar = bar
@@ -147,24 +147,24 @@ class _TrainingBar:
         self._spend = ""
 
     def begin(self, total: int) -> None:
-        """Start the bar anew."""
+        """Restart the bar for ``total`` calls."""
         if self._bar is not None:
             self._bar.begin(total)
 
     def step(self) -> None:
-        """Advance the bar."""
+        """Advance the bar by one call."""
         if self._bar is not None:
             self._bar.step()
 
     def spent(self, phase: str, spend: Spend) -> None:
-        """Show what was spent."""
+        """Show the present phase and what was spent so far."""
         usd = f", {spend.usd:.2f} USD" if spend.usd else ""
         self._spend = f"; {spend.calls} calls{usd}"
         if self._bar is not None:
             self._bar.spent(phase, spend)
 
     def at(self, done: int, total: int, words: str) -> None:
-        """Print the line of a step."""
+        """Print the line of a finished or starting step."""
         self._first = done if self._first is None else self._first
         made = done - self._first
         left = ""
@@ -180,7 +180,7 @@ def _format_time(seconds: float) -> str:
 
 
 def _name_models(trainer: SkillOptTrainer) -> dict[str, str]:
-    """Backend and model of each role."""
+    """Return the backend and the model of each role, as text."""
     return {
         str(role): f"{backend.name}:{backend.model}" if backend.model else backend.name
         for role, backend in trainer.backends.items()
@@ -296,7 +296,7 @@ def eval_command(
 
 
 def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
-    """Return a training file overridden by the flags, or the flags alone."""
+    """Return the recipe of a training file with the fields that flags override, or a recipe from the flags alone."""
     from skillopt_sleep.usecases.training import parse_target
 
     over: dict[str, Json] = {name: given[name] for name in EVAL_FIELDS if given[name] is not None}
@@ -310,7 +310,7 @@ def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json])
 
 
 def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
-    """Return the ``KEY=VALUE`` options as a table; a value that is not TOML is plain text."""
+    """Return the ``KEY=VALUE`` options as a table; a value that is not TOML becomes a string."""
     table: dict[str, Json] = {}
     for option in options:
         key, equals, text = option.partition("=")
@@ -321,7 +321,7 @@ def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
 
 
 def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
-    """Return the sizes and most calls of an evaluation, and its items, prepared in a temporary folder."""
+    """Return the sizes and the maximum calls of an evaluation, and its items, prepared in a temporary folder."""
     from skillopt_sleep.train.evaluate import prepare_items
 
     with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
@@ -385,13 +385,13 @@ def _warn_of_data(notes: Sequence[str]) -> None:
 
 
 def choose_call_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  whatever has the four caps
-    """The cap on calls of a run that plans this many; None when a cap of any kind is given."""
+    """Return the default cap on calls for a run with that many planned calls, or None when any cap is given."""
     if any(getattr(config, cap) is not None for cap in CAPS):
         return None
     return max(math.ceil(calls * RETRY_ROOM), calls + MIN_RETRIES)
 
 
 def describe_caps(config: Any, calls: int) -> str:  # noqa: ANN401  as above
-    """The caps in force, the default one included."""
+    """Return the caps of the run, the default one included, as text."""
     given = [f"{value:,g} {unit}" for cap, unit in CAPS.items() if (value := getattr(config, cap)) is not None]
     return ", ".join(given) or f"{choose_call_cap(config, calls):,} calls"

@@ -1,1 +1,1 @@
-"""One module per way of scoring a rollout; the file name is the name of the judge."""
+"""One module for each way of scoring a rollout; a module has the name under which its judge is registered."""

@@ -18,25 +18,25 @@ from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, TaskRec
 from skillopt_sleep.model.text import excerpt, fold
 
 OPENING = 300
-"""Characters at the start of an answer where a refusal is looked for; later such words belong to the work."""
+"""Characters at the start of an answer that are searched for a refusal; later such words belong to the work."""
 
 _REFUSAL = re.compile(
     r"\b(?:as an ai|i must decline|i(?:'m| am) sorry,? but|i do(?: not|n't) have (?:access|the ability)"
     r"|i(?:'m| am)? ?(?:can(?:no|')t|won't|will not|unable to|not able to) (?:help|assist|comply|provide|fulfil|access"
     r"|complete|do (?:this|that|it)|run|perform|process|answer|view|see))\b"
 )
-"""Phrases of an answer that declines the work."""
+"""Phrases with which an answer declines the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecksJudge:
-    """Hard score: whether every check holds. Soft score: the share that does. A pattern that times out does not."""
+    """Scores an answer: hard 1 if every check holds, soft the share that holds. A pattern that times out fails."""
 
     name: ClassVar[str] = "checks"
     reference: ClassVar[type[ChecksReference]] = ChecksReference
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:  # noqa: ARG002  no model needed
-        """Score a response by the checks of its task."""
+        """Return the score of an answer by the checks of its task. Raises ``UsageError`` when the task has no check."""
         checks = require_reference(task, self.reference).checks
         if not checks:
             raise UsageError(f"task {task.id}: the judge checks needs at least one check")
@@ -98,7 +98,7 @@ def _check_json_schema(check: Check, rollout: ReplayResult) -> str:
 
 
 def _find_sections(markdown: str, heading: str) -> list[str]:
-    """Return the text under every heading of that name, with subsections; case and punctuation are ignored."""
+    """Return the text, subsections included, under every heading of that name; ignore case and punctuation."""
     from markdown_it import MarkdownIt  # noqa: PLC0415  45 ms that only these two checks need
 
     tokens = MarkdownIt().parse(markdown)
@@ -136,6 +136,6 @@ _CHECKERS: Mapping[CheckKind, Callable[[Check, ReplayResult], str]] = {
     CheckKind.TOOL_CALLED: _check_tool_called,
     CheckKind.JSON_SCHEMA: _check_json_schema,
 }
-"""Functions by kind of check: each returns why a check does not hold, "" when it does."""
+"""For each kind of check, the function that returns why a check fails, or "" when it holds."""
 
 PLUGIN = ChecksJudge

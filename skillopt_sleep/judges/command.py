@@ -1,6 +1,6 @@
 """Judge ``command``: scores work by the exit status of the user's own commands.
 
-The commands ran in a sandbox, in the workspace the agent left behind, before it was thrown away; nothing runs here.
+The commands have already run, in a sandbox, in the agent's workspace before it was deleted; this module runs nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from skillopt_sleep.model.task import CommandReference, TaskRecord, require_refe
 from skillopt_sleep.model.text import excerpt
 
 SHOWN = 80
-"""Characters of a command that a rationale shows."""
+"""Maximum characters of a command in the rationale of a score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandJudge:
-    """Scores work: hard 1 if every command passes, soft the share that does. A command that did not run fails."""
+    """Scores work: hard 1 if every command passes, soft the share that passes. A command that did not run fails."""
 
     name: ClassVar[str] = "command"
     reference: ClassVar[type[CommandReference]] = CommandReference
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:  # noqa: ARG002  no model needed
-        """Score a rollout by the commands that ran after it."""
+        """Return the score of a rollout by the commands that ran after it. Raises ``UsageError`` without a command."""
         commands = require_reference(task, self.reference).commands
         if not commands:
             raise UsageError(f"task {task.id}: the judge command needs at least one command")

@@ -1,6 +1,6 @@
-"""Judge ``exact``: compares an answer literally with the one the person accepted.
+"""Judge ``exact``: compares an answer literally with the answer that the person accepted.
 
-For answers that are one short literal: a name, a number, a commit message that must be just so.
+It suits answers that are one short literal: a name, a number, a commit message that must not differ in a word.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from skillopt_sleep.model.text import excerpt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactJudge:
-    """Scores an answer: hard by equality with white space folded, case kept; soft by F1 of the words, as in SQuAD."""
+    """Scores an answer: hard by equality, with white space folded and case kept; soft by F1 of the words (SQuAD)."""
 
     name: ClassVar[str] = "exact"
     reference: ClassVar[type[ExactReference]] = ExactReference
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:  # noqa: ARG002  no model needed
-        """Score a response against the accepted answer."""
+        """Return the score of an answer compared with the accepted one."""
         answer = require_reference(task, self.reference).answer
         wanted, given = answer.split(), rollout.response.split()
         if wanted == given:

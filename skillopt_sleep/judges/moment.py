@@ -1,8 +1,8 @@
-"""Judge "moment": tells whether the developer would have to say it again.
+"""Judge "moment": tells whether the developer would have to repeat what they said at a moment.
 
-A program's check decides where one separates what was rejected from what stood; else a model is asked the developer's
-own question. The prompt never shows the recorded behaviours as examples: the judge is proven on them with this very
-prompt, and labelled examples would give their verdicts away, or turn the question into one of likeness.
+When a program's check can separate the rejected behaviour from the accepted one, the check decides. Otherwise a model
+answers a question about the move. Its prompt never shows recorded behaviours as examples: the judge is tested on them
+with this same prompt, and labelled examples would reveal their verdicts, or make it compare likeness.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skillopt_sleep.model.task import TaskRecord, require_reference
 from skillopt_sleep.prompts import render
 
 LONGEST = 16_000
-"""Maximum characters of a move, and of what went before it, that are judged; the middle of longer ones is left out."""
+"""Maximum characters of each text that is judged, such as a move; the middle of a longer text is left out."""
 
 PLACES = ("first", "second")
 TAGS = ("stood", "request", "said", *PLACES)
@@ -41,7 +41,7 @@ VERDICT = describe_object(
 
 
 class MoveVerdict(Struct, frozen=True, kw_only=True):
-    """What a model says about one move."""
+    """The judge model's verdict on one move: reached the decision, must be said again, and a score from 0 to 1."""
 
     reason: str = ""
     reached: bool
@@ -60,24 +60,24 @@ class _Two(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MomentJudge:
-    """Scores a move: hard by whether it heeds what the person said, soft by how far; a check gives only 0 or 1."""
+    """Scores a move: hard by whether it heeds what the person said, soft by how far; a check gives both 0 or both 1."""
 
     name: ClassVar[str] = "moment"
     reference: ClassVar[type[MomentReference]] = MomentReference
 
     tries: int = 2
-    """Calls that may be made for one verdict; ``BadReply`` is raised when the last reply cannot be read either."""
+    """Maximum calls for one verdict; ``BadReply`` is raised when the last reply cannot be read either."""
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
-        """Score a move. Raises ``Undecided`` for one that has not come to the decision."""
+        """Return the score of a move. Raises ``Undecided`` when the move has not come to the decision."""
         if check := require_reference(task, MomentReference).check:
             return _check(check, rollout)
         return _make_score(task, self.compare(task, (rollout.work,), ask, rollout.sample)[0])
 
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
-        """Score two moves, by the check or in one blind call. Raises ``Undecided`` when either is undecided.
+        """Return the scores of two moves, by the check or one blind call. Raises ``Undecided`` if either is undecided.
 
-        Equal moves share one score and therefore tie.
+        Equal moves judged by the model share one score and therefore tie.
         """
         if check := require_reference(task, MomentReference).check:
             return _check(check, first), _check(check, second)
@@ -89,7 +89,7 @@ class MomentJudge:
         return _make_score(task, one), _make_score(task, two)
 
     def compare(self, task: TaskRecord, moves: Sequence[str], ask: Ask, sample: int) -> tuple[MoveVerdict, ...]:
-        """Ask the model about one or two moves; every try has a sample number that no other call uses."""
+        """Ask the model for verdicts on one or two moves; each try has a sample number that no other call uses."""
         prompt = render_moment_prompt(task, moves)
         if len(moves) == 1:
             return (ask_verdict(prompt, _One, ask, task=task.id, sample=sample, tries=self.tries).first,)
@@ -112,7 +112,7 @@ def _make_score(task: TaskRecord, verdict: MoveVerdict) -> Score:
 
 
 def render_moment_prompt(task: TaskRecord, moves: Sequence[str]) -> Prompt:
-    """Render the judge's prompt; swapping two moves swaps their places and nothing else."""
+    """Return the judge's prompt for one or two moves; swapping two moves changes only their places in the prompt."""
     reference = require_reference(task, MomentReference)
     words = "\n\n".join(reference.words)
     context, request, said, *quoted = [

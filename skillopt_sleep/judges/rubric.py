@@ -1,8 +1,8 @@
 """Judge "rubric": asks a model whether an answer meets a rubric.
 
-The answer may contain hostile text, so it is quoted as data: inside a tag whose name ends in a digest of the enclosed
-text, which that text cannot predict, and with anything that looks like such a tag made harmless. Whatever the answer
-says about its own score is then only part of the answer.
+The answer may contain hostile text, so the prompt quotes it as data, in a tag whose name ends in a digest of the quoted
+texts, which those texts cannot predict; anything in them that looks like such a tag is made harmless. A claim of the
+answer about its own score is then only part of the answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from skillopt_sleep.prompts import render
 V = TypeVar("V")
 
 LONGEST = 24_000
-"""Maximum characters of an answer that are judged; the middle of a longer one is left out, with a note."""
+"""Maximum characters of an answer that are judged; a note replaces the middle of a longer answer."""
 
 SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -61,25 +61,25 @@ class _PairVerdict(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RubricJudge:
-    """Hard score: the model's pass or fail. Soft score: its grade."""
+    """Scores an answer: hard by the model's pass or fail, soft by the model's grade from 0 to 1."""
 
     name: ClassVar[str] = "rubric"
     reference: ClassVar[type[RubricReference]] = RubricReference
 
     tries: int = 2
-    """Calls that may be made for one verdict; ``BadReply`` is raised when the last reply cannot be read either."""
+    """Maximum calls for one verdict; ``BadReply`` is raised when the last reply cannot be read either."""
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
-        """Score a response by the task's rubric; every sample gets a verdict of its own.
+        """Return the score of an answer by the task's rubric; each sample number gets its own verdict.
 
         Two samples with equal answers take two calls, so that one lucky verdict does not count twice. A caller that
-        does not count them gives both the same sample number.
+        does not count samples as evidence can give equal answers the same sample number, so that they share one call.
         """
         prompt = render_rubric_prompt(task, rollout.work)
         return _make_score(ask_verdict(prompt, _Verdict, ask, task=task.id, sample=rollout.sample, tries=self.tries))
 
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
-        """Score two responses in one call that does not say which is which; every sample gets its own verdict.
+        """Return the scores of two answers from one call that does not say which arm each is from.
 
         Equal answers share one score and therefore tie, whatever the judge says; a tie does not change the score of an
         edit.
@@ -94,7 +94,7 @@ class RubricJudge:
 
 
 def ask_verdict(prompt: Prompt, wanted: type[V], ask: Ask, *, task: str, sample: int, tries: int) -> V:
-    """Ask a judge for its verdict on a sample; every try has a sample number that no other call uses.
+    """Ask a judge model for a verdict on a sample; each try has a sample number that no other call uses.
 
     Raises ``BadReply`` when the last of ``tries`` replies cannot be read either.
     """
@@ -113,7 +113,7 @@ def _make_score(verdict: _Verdict) -> Score:
 
 
 def render_rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
-    """Render the judge's prompt, with the answer quoted once."""
+    """Return the judge's prompt for one answer, which the prompt quotes."""
     request, rubric, quoted = _quote_all(task, answer)
     system, user = render(
         "judge_rubric", seal=make_tag_suffix(request, rubric, quoted), request=request, rubric=rubric, answer=quoted
@@ -122,7 +122,7 @@ def render_rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
 
 
 def render_pair_prompt(task: TaskRecord, first: str, second: str) -> Prompt:
-    """Render the judge's prompt for a pair; swapping the answers swaps their places and nothing else."""
+    """Return the judge's prompt for two answers; swapping them changes only their places in the prompt."""
     request, rubric, one, two = _quote_all(task, first, second)
     system, user = render(
         "judge_pair",
@@ -136,14 +136,14 @@ def render_pair_prompt(task: TaskRecord, first: str, second: str) -> Prompt:
 
 
 def _quote_all(task: TaskRecord, *answers: str) -> list[str]:
-    """Return request, rubric and answers in a form that cannot end its tag or begin another."""
+    """Return the request, the rubric and the answers, escaped so that none of them can end its tag or begin another."""
     rubric = require_reference(task, RubricReference).rubric
     request = "\n\n".join(part for part in (task.system, task.context, task.intent) if part.strip())
     return [escape_tags(text, *TAGS) for text in (request, rubric, *(shorten(answer) for answer in answers))]
 
 
 def shorten(text: str, longest: int = LONGEST) -> str:
-    """Return a text of at most so many characters, and a note where the middle of a longer one was."""
+    """Return a text of about ``longest`` characters; a note replaces the middle of a longer text."""
     if len(text) <= longest:
         return text
     half = longest // 2

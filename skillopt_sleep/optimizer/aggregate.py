@@ -1,8 +1,8 @@
 """Aggregate: merges the edits that many analysts propose into one patch.
 
-Lessons of failures and of successes are merged separately, in batches and level by level, and finally together. A merge
-asks the optimizer which edits mean the same. It may reword those and nothing else: an edit it does not name stays
-unchanged, and the support of an edit is counted here, not by a model.
+Edits learnt from failures and from successes are merged separately, in batches and level by level, and finally
+together. A merge asks the optimizer which edits mean the same. The optimizer may reword those and nothing else: an edit
+it does not name stays unchanged, and this module, not a model, counts the support of an edit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 
 class Learnt(enum.StrEnum):
-    """Whether an edit was learnt from failed or from successful attempts."""
+    """The kind of attempts that an edit was learnt from: failed or successful ones."""
 
     FAILURE = "failure"
     SUCCESS = "success"
@@ -39,35 +39,36 @@ class Proposal(Struct, frozen=True, kw_only=True):
     level: int = 0
     """Number of merges that the edit has been through."""
     origin: str = ""
-    """The part of training that wrote it, according to an environment's own analyst."""
+    """The part of the training environment that wrote the edit, as the environment's own analyst names it."""
     part: str = ""
-    """The part of the document it is for, according to the same analyst."""
+    """The part of the document that the edit is for, as the environment's own analyst names it."""
 
 
 class EditPatch(Struct, frozen=True, kw_only=True):
-    """Edits that one analyst proposes together, or the merge of several such patches."""
+    """The edits that one analyst proposes together, or those of several such patches after a merge."""
 
     proposals: tuple[Proposal, ...] = ()
     reasoning: str = ""
     learnt: Learnt = Learnt.FAILURE
     cases: int = 0
-    """Number of trajectories the edits were written from."""
+    """Number of trajectories that the edits were written from."""
 
     @property
     def edits(self) -> tuple[EditRecord, ...]:
-        """The edits without their origins."""
+        """The proposed edits, without their support, level and origin."""
         return tuple(proposal.edit for proposal in self.proposals)
 
 
 def cut_list(values: Sequence[Value], size: int) -> list[list[Value]]:
-    """Cut a list into lists of ``size`` values; the last may be shorter."""
+    """Cut a list into lists of ``size`` values; the last list may be shorter."""
     return [list(values[start : start + size]) for start in range(0, len(values), size)]
 
 
 def unite_patches(patches: Sequence[EditPatch]) -> EditPatch:
-    """Unite the edits of several patches, taken in turn; equal edits become one, with their support and tasks added up.
+    """Unite the edits of several patches, taken in turn; join equal edits and add up their support and tasks.
 
-    Lessons of failures come first, and an edit learnt from both counts as one of them.
+    Edits learnt from failures come first; an edit learnt from both failures and successes counts as learnt from
+    failures.
     """
     ordered = sorted(patches, key=lambda patch: patch.learnt is Learnt.SUCCESS)
     merged: dict[str, Proposal] = {}
@@ -85,7 +86,7 @@ def unite_patches(patches: Sequence[EditPatch]) -> EditPatch:
 
 
 def join_proposals(proposals: Sequence[Proposal]) -> Proposal:
-    """Join several proposals into one, which has the text of the first and the support and tasks of all."""
+    """Join several proposals into one with the text of the first and the support and tasks of all."""
     first = proposals[0]
     tasks = tuple(dict.fromkeys(task for proposal in proposals for task in proposal.edit.task_ids))
     support = sum(proposal.edit.support for proposal in proposals)
@@ -99,7 +100,7 @@ def join_proposals(proposals: Sequence[Proposal]) -> Proposal:
 
 
 def sort_by_support(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
-    """Sort by support, highest first; at equal support, lessons of failures come first."""
+    """Sort proposals by support, highest first; at equal support, edits learnt from failures come first."""
     return tuple(sorted(proposals, key=lambda proposal: (-proposal.edit.support, proposal.learnt is Learnt.SUCCESS)))
 
 
@@ -126,11 +127,11 @@ class _Reply(Struct, frozen=True, kw_only=True):
 
 
 class Aggregated(Struct, frozen=True, kw_only=True):
-    """The one patch that many were merged into."""
+    """The result of merging many patches: one patch, and notes on merges that failed."""
 
     patch: EditPatch
     notes: tuple[str, ...] = ()
-    """Merges that failed to get an answer from the optimizer, with the reason."""
+    """One sentence for each merge that got no usable answer from the optimizer, with the reason."""
 
 
 def aggregate(
@@ -138,7 +139,7 @@ def aggregate(
 ) -> Aggregated:
     """Merge all patches, ``merge_batch_size`` (2 or more) at a time; the merges of one level run in parallel.
 
-    A merge without two different edits costs no call. When a reply is lost or unreadable, only equal edits are joined.
+    A merge without two different edits makes no call. When a reply is lost or unreadable, only equal edits are joined.
     Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     merge = functools.partial(_merge, document=document, optimizer=optimizer)
@@ -159,7 +160,7 @@ def aggregate(
 
 
 def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer) -> Aggregated:
-    """Merge one batch; a single patch, or patches with one edit in all, need no model."""
+    """Merge one batch of patches; without two patches and two different edits, do so without a model call."""
     patch = unite_patches(patches)
     if len(patches) == 1 or len(patch.proposals) <= 1:
         return Aggregated(patch=patch)
@@ -180,7 +181,7 @@ def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer)
 
 
 def _join_groups(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tuple[Proposal, ...]:
-    """Join the proposals of every group, in the place of its first; a number counts in its first group only."""
+    """Join the proposals of each group into one at the place of the first; each counts in its first group only."""
     place = {number: number for number in range(1, len(proposals) + 1)}
     merged: dict[int, Proposal] = dict(enumerate(proposals, start=1))
     for group in groups:
@@ -196,12 +197,12 @@ def _join_groups(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tup
 
 
 def _can_mean_same(one: Proposal, other: Proposal) -> bool:
-    """Whether two edits can mean the same: both delete, or both write."""
+    """Tell whether two edits can mean the same: both delete text, or both write it."""
     return (one.edit.op is EditOp.DELETE) is (other.edit.op is EditOp.DELETE)
 
 
 def _reword(proposal: Proposal, text: str) -> Proposal:
-    """Give the proposal the text that the optimizer wrote for its group, if that text can be a rule."""
+    """Return the proposal with the optimizer's text for its group, or unchanged when that text is no valid rule."""
     edit = proposal.edit
     if edit.op is EditOp.DELETE or not text.strip():
         return proposal

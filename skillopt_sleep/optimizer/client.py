@@ -1,6 +1,6 @@
-"""Client of the optimizer model: renders a prompt from a template, asks it, and reads the reply by a schema.
+"""Client of the optimizer model: renders a prompt from a template, sends it, and reads the reply by a schema.
 
-All stages of a step ask the optimizer here, so a lost or unreadable reply is treated alike everywhere.
+All stages of a step call the optimizer through this module, so all treat a lost or unreadable reply alike.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skillopt_sleep.prompts import render
 ReplyT = TypeVar("ReplyT", bound=Struct)
 
 EXCERPT = 900
-"""Maximum characters shown of one answer."""
+"""Maximum characters of one quoted text, such as an answer, in a prompt for the optimizer."""
 
 TAGS = (
     "document",
@@ -49,35 +49,35 @@ TAGS = (
     "before",
     "now",
 )
-"""Every tag in the optimizer's prompts; quoted text can open or close none of them."""
+"""Every tag in the optimizer's prompts; quoted text is escaped so that it can open or close none of them."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """A reply as text, or the reason why there is none."""
+    """The text of the optimizer's reply, or the reason why there is no usable reply."""
 
     text: str = ""
     error: str = ""
-    """Why there is no reply, or why it cannot be used."""
+    """The reason why there is no reply, or why the reply cannot be used."""
     lost: bool = False
-    """Whether the call itself failed; a reply that cannot be read is not lost."""
+    """Whether the call itself failed; False for a reply that came but cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """The model that improves the skill."""
+    """The model that improves a document: renders its prompts, calls it and reads its replies."""
 
     ask: Ask
     parallel: Parallel
     wording: Mapping[str, str] = field(default_factory=dict)
-    """Replacements for the system part of templates, by the name of the template or of its variant."""
+    """Replacements for the system part of prompt templates, by the name of the template or of a variant of it."""
 
     def prompt(self, template: str, schema: dict[str, Json], *, wording: str = "", **fields: str) -> Prompt:
-        """Render a template as a prompt; ``wording`` is the name under which its system part may be replaced."""
+        """Render a template as a prompt; its system part may be replaced under the name ``wording`` or its own name."""
         system, user = render(template, **fields)
         return Prompt(system=self.wording.get(wording or template, system), user=user, schema=schema)
 
     def answer(self, prompt: Prompt, *, phase: str) -> Answer:
-        """Ask the model; a failed call or a malformed reply is returned as an error.
+        """Ask the model; return a failed call or a malformed reply as an answer with an error.
 
         Raises ``FatalBackend`` and ``BudgetSpent``.
         """
@@ -108,12 +108,12 @@ def make_object_schema(**properties: Json) -> dict[str, Json]:
 
 
 def quote(tag: str, text: str, most: int = EXCERPT) -> str:
-    """Enclose a text, shortened to ``most`` characters, in a tag that the text can neither close nor open."""
+    """Return a text, shortened to ``most`` characters, inside a tag that the text itself can neither open nor close."""
     return f"<{tag}>\n{escape_tags(excerpt(text, most), *TAGS)}\n</{tag}>"
 
 
 def number_edits(edits: Sequence[EditRecord]) -> str:
-    """Render edits for a prompt, numbered from 1."""
+    """Return a list of edits for a prompt, numbered from 1."""
     lines = []
     for number, edit in enumerate(edits, start=1):
         anchor = f"\n   anchor: {escape_tags(edit.anchor, *TAGS)}" if edit.anchor else ""

@@ -1,7 +1,7 @@
-"""Reflects: shows minibatches of trajectories to analysts, all at once; each proposes a few bounded edits.
+"""Reflects: shows minibatches of trajectories to analysts in parallel; each analyst proposes a few bounded edits.
 
-``analyse`` serves `night` and `train` alike. What an analyst is shown of a trajectory is the caller's business:
-``reflect`` builds the minibatches of a night, `train` builds its own.
+`night` and `train` both call ``analyse``, each with its own minibatches: ``reflect`` builds those of a night, `train`
+builds its own.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from skillopt_sleep.prompts import render
 from skillopt_sleep.safety.guard import guard
 
 MOST_CONTRASTS = 6
-"""Tasks with the widest spread that are shown side by side, as in the reference implementation."""
+"""Maximum tasks shown with a better and a worse answer, those with the widest spread, as in the original SkillOpt."""
 MOST_FAILURES = 24
-"""Failed tasks shown in one prompt."""
+"""Maximum failed tasks shown in one prompt."""
 
 LAPSE_CAP = 300
-"""Maximum characters of one reminder."""
+"""Maximum characters of one reminder of a rule that the agent did not keep to."""
 
 SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -60,7 +60,7 @@ SCHEMA: dict[str, Json] = {
 
 
 LAPSES_FROM = {"both": frozenset(Learnt), "failure_only": frozenset({Learnt.FAILURE})}
-"""By ``skill_aware_appendix_source``, the kinds of attempts in which analysts look for rules that were not kept to."""
+"""For each value of ``skill_aware_appendix_source``, the kinds of attempts that are searched for rules not kept to."""
 LAPSES: Json = {"type": "array", "items": {"type": "string"}}
 SCHEMA_WITH_LAPSES: dict[str, Json] = SCHEMA | {
     "required": ["edits", "lapses"],
@@ -69,47 +69,47 @@ SCHEMA_WITH_LAPSES: dict[str, Json] = SCHEMA | {
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
-    """What an analyst is told besides the trajectories."""
+    """The information that an analyst is given besides the trajectories."""
 
     edit_budget: int = 4
-    """Edits that one analyst may propose."""
+    """Maximum number of edits that one analyst may propose."""
     preferences: str = ""
-    """The person's stated preferences; only a night shows them."""
+    """The person's stated preferences; "" in training, which shows none."""
     rejected: tuple[AppliedEdit, ...] = ()
-    """Edits that were tried before, each with the reason it was turned down."""
+    """Edits that were tried before, each with the reason why it was rejected."""
     metric: GateMetric = GateMetric.MIXED
     mixed_weight: float = 0.5
     """Weight of the soft score under the mixed metric, from 0 to 1."""
     notes: str = ""
-    """The optimizer's own notes from earlier epochs; only training shows them."""
+    """The optimizer's own notes from earlier epochs of training; "" in a night."""
     lapses_from: frozenset[Learnt] = frozenset()
-    """Skill-aware reflection: the kinds of attempts in which analysts also look for rules that were not kept to."""
+    """The kinds of attempts in which analysts also look for rules that were not kept to (skill-aware reflection)."""
 
 
 class Minibatch(Struct, frozen=True, kw_only=True):
-    """The trajectories one analyst is shown."""
+    """The trajectories that one analyst is shown."""
 
     template: str
-    """Name of the template of the prompt that shows them."""
+    """The name of the prompt template that shows the trajectories."""
     cases: tuple[str, ...]
-    """One text for each trajectory, ready to be shown."""
+    """One text for each trajectory, as it is shown in the prompt."""
     learnt: Learnt = Learnt.FAILURE
 
 
 class Analysis(Struct, frozen=True, kw_only=True):
-    """What one analyst proposed."""
+    """The result of asking one analyst: the proposed edits, or the reason why there are none."""
 
     patch: EditPatch
     raw: tuple[str, ...] = ()
-    """The replies, verbatim."""
+    """The analyst's replies, verbatim."""
     refused: tuple[Refusal, ...] = ()
-    """Parts of the reply that could not be used."""
+    """The parts of the analyst's reply that could not be used."""
     nothing: str = ""
-    """Why there are no edits; "" when there are."""
+    """The reason why the analyst proposed no edit, or "" when there are edits."""
     lost: bool = False
-    """Whether transport lost the reply."""
+    """Whether the call failed, so that no reply came."""
     lapses: tuple[str, ...] = ()
-    """Reminders of rules that the document states and the agent did not keep to."""
+    """Reminders of rules that are in the document and that the agent did not keep to."""
 
 
 def analyse(
@@ -124,7 +124,7 @@ def analyse(
 ) -> tuple[Analysis, ...]:
     """Show each minibatch to an analyst, in parallel, and return one analysis per minibatch, in order.
 
-    A reply that was lost or cannot be read becomes an analysis without edits that says so. Raises ``FatalBackend`` and
+    A lost or unreadable reply becomes an analysis without edits, which gives the reason. Raises ``FatalBackend`` and
     ``BudgetSpent``.
     """
 
@@ -160,7 +160,7 @@ def analyse(
 
 
 def describe_context(lesson: Lesson) -> dict[str, str]:
-    """Return what an analyst in training is told besides document and cases, by the fields of its prompt."""
+    """Return the prompt fields that an analyst in training has besides document and cases: notes and rejected edits."""
     return {"notes": lesson.notes.strip() or "(none yet)", "rejected": _list_rejected(lesson)}
 
 
@@ -171,7 +171,7 @@ def _list_rejected(lesson: Lesson) -> str:
 def _make_prompt(
     minibatch: Minibatch, kind: DocumentKind, document: str, optimizer: Optimizer, lesson: Lesson
 ) -> Prompt:
-    """Return the prompt of one analyst, which also asks for lapses where the lesson says so."""
+    """Return the prompt of one analyst, which also asks for lapses when the lesson wants them from these attempts."""
     fields = {
         "kind": str(kind),
         "edit_budget": str(lesson.edit_budget),
@@ -190,7 +190,7 @@ def _make_prompt(
 
 
 def read_lapses(found: object) -> tuple[tuple[str, ...], tuple[Refusal, ...]]:
-    """Return the reminders of a list in a reply, each on one line, and those that cannot be used."""
+    """Return the reminders from a list in a reply, each on one line, and the entries that cannot be used."""
     lapses, refused = [], []
     for number, lapse in enumerate(found if isinstance(found, list) else (), start=1):
         line = " ".join(lapse.split()) if isinstance(lapse, str) else ""
@@ -204,19 +204,19 @@ def read_lapses(found: object) -> tuple[tuple[str, ...], tuple[Refusal, ...]]:
 
 
 def refuse_over_budget(edits: Sequence[EditRecord], edit_budget: int) -> tuple[Refusal, ...]:
-    """Refuse edits because the budget was already full."""
+    """Return a refusal for each edit beyond the edit budget."""
     why = f"over the edit budget of {edit_budget}"
     return tuple(Refusal(subject=edit.id, words=edit.text, why=why) for edit in edits)
 
 
 def _patch(reply: Json) -> Json:
-    """Return the edits of a reply, also where it holds them under ``patch``, as the reference's prompts ask."""
+    """Return the part of a reply that has the edits: the reply itself, or its ``patch``, as SkillOpt's prompts ask."""
     inner = reply.get("patch") if isinstance(reply, dict) and "edits" not in reply else None
     return inner if isinstance(inner, dict) else reply
 
 
 def describe_edit(applied: AppliedEdit) -> str:
-    """Describe an edit in one line: the rule it adds, or the one it removes."""
+    """Describe an edit in one line: the rule that it writes, or its operation and anchor when it writes none."""
     return applied.edit.text or f"{applied.edit.op} {applied.edit.anchor}"
 
 
@@ -231,8 +231,8 @@ def reflect(
 ) -> tuple[Analysis, ...]:
     """Ask the optimizer for edits of one document after a night's training rollouts.
 
-    Tasks whose samples differ are shown side by side, tasks that failed every time on their own; each of the two is
-    one prompt, and both are asked at once. An ``Analysis`` without edits says why in ``nothing``. Raises
+    One prompt shows tasks whose samples differ, with a better and a worse answer; another shows tasks that failed every
+    time. Both are asked in parallel. An ``Analysis`` without edits gives the reason in ``nothing``. Raises
     ``FatalBackend`` and ``BudgetSpent``.
     """
     document = candidate[kind]
@@ -252,10 +252,10 @@ def reflect(
 def night_minibatches(
     tasks: Sequence[TaskRecord], rollouts: Sequence[ReplayResult], metric: GateMetric, mixed_weight: float
 ) -> tuple[Minibatch, ...]:
-    """Build at most one minibatch of contrasts and one of failures; none when every measured task passed.
+    """Build at most one minibatch of contrasts and one of failures; return none when every measured task passed.
 
-    Shows requests, answers and the person's own words of training tasks only, never a rubric, a check or a judge's
-    rationale: an edit that quotes the examiner proves nothing.
+    They show requests, answers and the person's words of training tasks only, never a rubric, a check or a judge's
+    rationale: an edit that quotes what the judge checks proves nothing.
     """
     contrasts: list[tuple[float, str]] = []
     failures: list[tuple[bool, float, str]] = []

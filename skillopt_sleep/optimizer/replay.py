@@ -1,7 +1,7 @@
-"""Replay: attempts every task under a candidate and has it scored, in parallel.
+"""Replay: attempts every task with a candidate's documents and has the attempt scored, in parallel.
 
 In text mode, the documents are part of the prompt of one model call. In the other modes the agent itself works with the
-documents in place; if it refuses or runs out of turns, that is its score, not a failed call.
+documents in place; if the agent refuses or runs out of turns, the attempt scores 0 and counts as measured.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.prompts import render
 
 MOMENT_TAGS = ("session-until-now", "request", *map(str, DocumentKind))
-"""The tags in the prompt of a moment; nothing quoted can open or close one."""
+"""The tags in the prompt of a moment; quoted text is escaped so that it can open or close none of them."""
 
 
 class Manner(Struct, frozen=True, kw_only=True):
-    """How tasks are replayed."""
+    """The way in which tasks are replayed."""
 
     mode: ReplayMode = ReplayMode.TEXT
     probes: bool = False
-    """Whether the target's agent can load once, as real documents, what was tried in text mode."""
+    """Whether the target's agent can check once that it loads the documents which text mode tried in a prompt."""
     project: str = ""
-    """The git project whose copies the agent works in."""
+    """The git project whose throwaway copies the agent works in."""
     approved: tuple[CheckCommand, ...] = ()
-    """The commands that the user has approved."""
+    """The check commands that the user has approved for this project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """What a step works with: its two models, the judges, the pool for parallel work, and how tasks are replayed."""
+    """The resources of a step: its two models, the judges, the pool for parallel work, and the way of replaying."""
 
     target: Ask
     optimizer: Ask
@@ -65,38 +65,38 @@ class Models:
 
     @property
     def as_optimizer(self) -> Optimizer:
-        """The client of the optimizer model."""
+        """The client for calls to the optimizer model."""
         return Optimizer(ask=self.optimizer, parallel=self.parallel)
 
     @property
     def tried_with(self) -> str:
-        """Key for which a tally of pairs is valid: the target's model and, unless it is text, the replay mode."""
+        """The key of a tally of pairs: the target's model and, unless the replay mode is text, the mode."""
         mode = self.manner.mode
         return self.target.model if mode is ReplayMode.TEXT else f"{self.target.model} ({mode})"
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One rollout to make."""
+    """One rollout that is to be made: a task, a candidate and the number of the sample."""
 
     task: TaskRecord
     candidate: Candidate
     sample: int = 0
-    """Number of a repeated rollout, from 0."""
+    """The number of this rollout among repeated ones, from 0."""
 
 
 def replay(attempts: Sequence[Attempt], models: Models, *, phase: str) -> tuple[ReplayResult, ...]:
-    """Make every attempt and score it; the results are in the order of the attempts.
+    """Make every attempt and score it; return the results in the order of the attempts.
 
-    A rollout whose call failed is unmeasured and never gets a score. Raises ``FatalBackend``, ``BudgetSpent``.
+    A rollout whose call failed is unmeasured and gets no score. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     return tuple(models.parallel(functools.partial(_attempt, models=models, phase=phase), attempts))
 
 
 def render_replay_prompt(task: TaskRecord, candidate: Candidate, *, sample: int = 0) -> Prompt:
-    """Render the target's prompt for one task: the documents, and the request in the person's own words.
+    """Return the target's prompt for one task: the documents, and the request in the person's own words.
 
-    At a moment the session until then comes first: it is the same for every candidate, so a provider's prompt cache
-    serves both arms of a pair.
+    At a moment, the session up to the moment comes first: that part is the same for every candidate, so a provider's
+    prompt cache serves both arms of a pair.
     """
     documents = _render_documents(candidate)
     if isinstance(task.reference, MomentReference):
@@ -118,9 +118,9 @@ def render_replay_prompt(task: TaskRecord, candidate: Candidate, *, sample: int 
 
 
 def assign(task: TaskRecord, candidate: Candidate, manner: Manner, *, sample: int = 0) -> Assignment:
-    """Make an agent's assignment of a task: the request in the person's own words, and documents to put in place.
+    """Return an agent's assignment for a task: the request in the person's own words, and documents to put in place.
 
-    At a moment the agent is put back into the session, so nothing else is said to it. Only those of the task's commands
+    At a moment the agent continues the recorded session and gets no further words. Of the task's commands, only those
     that the user approved are passed on.
     """
     system, user = "", task.intent
@@ -149,7 +149,7 @@ def assign(task: TaskRecord, candidate: Candidate, manner: Manner, *, sample: in
 
 
 def find_put_back(task: TaskRecord) -> PutBack | None:
-    """Return where an agent is put back to for a task at a moment; None for any other task."""
+    """Return the point of the session from which an agent continues for a task at a moment, or None for other tasks."""
     reference = task.reference
     if not isinstance(reference, MomentReference) or not reference.cut or not task.origins:
         return None
@@ -158,7 +158,7 @@ def find_put_back(task: TaskRecord) -> PutBack | None:
 
 
 def _find_folder(cwd: str, project: str) -> str:
-    """Return the session's folder inside the project, "" for its top."""
+    """Return the session's folder relative to the project, or "" for the project's top or a folder outside it."""
     if not cwd or not PurePath(cwd).is_relative_to(project):
         return ""
     inside = PurePath(cwd).relative_to(project).as_posix()
@@ -166,7 +166,7 @@ def _find_folder(cwd: str, project: str) -> str:
 
 
 def _render_documents(candidate: Candidate) -> str:
-    """Render what an agent would read: a skill without its frontmatter, a memory file in full."""
+    """Return the documents as an agent would read them: a skill without its frontmatter, a memory file in full."""
     texts = {
         document.kind: read_region(document) if document.whole else (document.loaded or b"").decode("utf-8", "replace")
         for document in candidate.documents
@@ -175,9 +175,9 @@ def _render_documents(candidate: Candidate) -> str:
 
 
 def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
-    """Let the target answer one attempt; ``call_error`` says why when its call failed.
+    """Let the target answer one attempt; when its call failed, the result's ``call_error`` gives the reason.
 
-    The result has a score only if the way the agent ended decides it.
+    The result has a score only when the way the agent ended decides the score.
     """
     task, candidate, manner = attempt.task, attempt.candidate, models.manner
     result = ReplayResult(task_id=task.id, candidate=candidate.digest, sample=attempt.sample, mode=manner.mode)
@@ -195,8 +195,8 @@ def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
 def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply) -> ReplayResult:
     """Return the result of a rollout with the trajectory that an agent returned for its assignment.
 
-    A candidate that the agent did not load was not tried, so the rollout is unmeasured. Of an agent that was put back,
-    the next moves are its answer, its edits among them.
+    When the agent did not load the candidate, the rollout is unmeasured. When the agent continued a session at a
+    moment, its next moves, edits included, are the answer.
     """
     if not isinstance(done, Trajectory):
         raise TypeError(f"an assignment was answered by {type(done).__name__}")
@@ -224,7 +224,7 @@ def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply)
 
 
 def _sign(result: ReplayResult, reply: Reply) -> ReplayResult:
-    """Note which model answered, by which version of its command line, and when."""
+    """Return the result with the model that answered, the version of its command line, and the time of the answer."""
     return replace(result, model=reply.model, version=reply.version, answered_at=reply.answered_at)
 
 
@@ -255,9 +255,10 @@ def _attempt(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
 
 
 def _recall_recorded(attempt: Attempt) -> ReplayResult | None:
-    """Return what the agent did at a moment, as a failed attempt; None where nothing was rejected.
+    """Return what the agent did at a moment as a failed attempt, or None when the person rejected nothing there.
 
-    It teaches where a replay cannot: no judge tells good from bad there, or the replay did not come to the point.
+    The recorded attempt teaches when a replay cannot: when no judge can tell good from bad at the moment, or the replay
+    did not reach the decision.
     """
     reference = attempt.task.reference
     if not isinstance(reference, MomentReference) or reference.sibling or not reference.rejected:

@@ -1,7 +1,7 @@
 """Runs one SkillOpt step between rollouts and gate: aggregate the analysts' edits, select within the budget, apply.
 
-`night` and `train` both call ``propose``. They differ in the document they edit, in which edits they hold back, and in
-whether merging and ranking may cost model calls. The gate (package `gate`) then decides about the changed document.
+`night` and `train` both call ``propose``. They differ in the document they edit, the edits they hold back, and whether
+merging and ranking may make model calls. The gate (package `gate`) then decides about the changed document.
 """
 
 from __future__ import annotations
@@ -30,59 +30,59 @@ PHASE = "select"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditTarget(Generic[DocumentT]):
-    """The document that a step changes, and the two things only its owner can do to it."""
+    """The document that a step changes, and its owner's functions for holding back and applying edits."""
 
     document: DocumentT
     text: str
-    """The document as a model is shown it."""
+    """The text of the document as it is shown to a model."""
     hold_back: Callable[[EditRecord], AppliedEdit | None]
-    """Says why an edit must not even be tried; None when it may."""
+    """Returns the edit with the reason why it must not be tried, or None when it may be tried."""
     apply: Callable[[Sequence[EditRecord]], tuple[DocumentT, tuple[AppliedEdit, ...]]]
-    """Applies edits in order and reports what became of each."""
+    """Applies edits in order; returns the changed document and each edit with its status."""
 
 
 class StepPlan(Struct, frozen=True, kw_only=True):
-    """The limits of a step, and what it may ask the optimizer."""
+    """The limits of a step, and the questions that it may ask the optimizer."""
 
     edit_budget: int | None
-    """Edits that one step may make; None for no bound."""
+    """Maximum number of edits that one step makes, or None for no limit."""
     least: int | None = None
-    """Lower bound of the budget that the optimizer may choose, up to ``edit_budget``; None: it may not choose."""
+    """Minimum of the budget that the optimizer may choose, up to ``edit_budget``; None when it may not choose."""
     merge_batch_size: int = 8
     merge_by_model: bool = True
-    """Ask which edits mean the same; otherwise only equal edits are joined."""
+    """Whether the optimizer is asked which edits mean the same; otherwise only equal edits are joined."""
     rank_by_model: bool = True
-    """Ask for a ranking when the budget is exceeded; otherwise the edits proposed most often come first."""
+    """Whether the optimizer ranks edits that exceed the budget; otherwise those proposed most often come first."""
 
 
 class Selected(Struct, frozen=True, kw_only=True):
-    """The edits of a step, best first."""
+    """The edits that a step makes and those it leaves out, each list with the best first."""
 
     chosen: tuple[Proposal, ...] = ()
     left_out: tuple[Proposal, ...] = ()
-    """Edits beyond the budget."""
+    """The edits that exceed the budget."""
     asked: int | None = None
-    """The budget the optimizer asked for; None when it was not asked."""
+    """The budget that the optimizer chose, or None when it could not choose."""
     how: str = ""
-    """Who ranked the edits, in words."""
+    """A few words on how the edits were ranked, such as "by support"."""
 
 
 class Reflection(Struct, frozen=True, kw_only=True):
-    """What a night's analysts proposed for one document, as the night stores it."""
+    """The edits that a night's analysts proposed for one document, in the form in which the night is stored."""
 
     edits: tuple[EditRecord, ...] = ()
     raw: tuple[str, ...] = ()
-    """The replies, verbatim."""
+    """The analysts' replies, verbatim."""
     refused: tuple[Refusal, ...] = ()
     nothing: str = ""
-    """Why there are no edits; "" when there are."""
+    """The reason why there are no edits, or "" when there are some."""
     lost: bool = False
-    """Whether transport lost every reply."""
+    """Whether every call to an analyst failed, so that no reply came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProposal(Generic[DocumentT]):
-    """What a step would change, with everything that led to it."""
+    """The change that a step proposes, with the analyses, edits and notes that led to it."""
 
     document: DocumentT
     """The document with the chosen edits applied."""
@@ -92,9 +92,9 @@ class StepProposal(Generic[DocumentT]):
     edits: tuple[AppliedEdit, ...] = ()
     """Every chosen or held-back edit with its status."""
     notes: tuple[str, ...] = ()
-    """Which merges had to do without the optimizer, and why."""
+    """One sentence for each merge that got no usable answer from the optimizer, with the reason."""
     nothing: str = ""
-    """Why the document did not change; "" when it did."""
+    """The reason why the document did not change, or "" when it changed."""
 
     @property
     def refused(self) -> tuple[Refusal, ...]:
@@ -102,7 +102,7 @@ class StepProposal(Generic[DocumentT]):
         return tuple(refusal for analysis in self.analyses for refusal in analysis.refused)
 
     def summarize_reflection(self, edit_budget: int) -> Reflection:
-        """Summarize the analysts' part of the step; edits over the budget are listed as refused."""
+        """Return the analysts' part of the step for storage; edits over the budget are listed as refused."""
         over = [proposal.edit for proposal in self.selected.left_out]
         return Reflection(
             edits=tuple(applied.edit for applied in self.edits),
@@ -118,7 +118,7 @@ def propose(
 ) -> StepProposal[DocumentT]:
     """Turn analyses into one bounded change: aggregate, hold back, select, apply.
 
-    Raises ``FatalBackend`` and ``BudgetSpent``, and whatever ``target`` raises.
+    Raises ``FatalBackend`` and ``BudgetSpent``, and any error of the functions in ``target``.
     """
     patches = [analysis.patch for analysis in analyses if analysis.patch.proposals]
     if not analyses:
@@ -151,10 +151,10 @@ def propose(
 
 
 def select(patch: EditPatch, document: str, optimizer: Optimizer, *, plan: StepPlan) -> Selected:
-    """Rank the edits and keep as many as the budget allows; the small budget is what keeps a step small.
+    """Rank the edits and keep as many as the budget allows.
 
-    What fits the budget (or is no more than ``plan.least``) costs no call. An edit that a ranking does not name comes
-    after those it names; without a readable ranking, the edits proposed most often come first. Raises
+    Edits that all fit the budget (or ``plan.least``, if given) are not ranked by a call. Edits that a ranking does not
+    name come after those it names; without a readable ranking, the edits proposed most often come first. Raises
     ``FatalBackend`` and ``BudgetSpent``.
     """
     budget = plan.edit_budget
@@ -187,9 +187,9 @@ def select(patch: EditPatch, document: str, optimizer: Optimizer, *, plan: StepP
 
 
 def hold_back(edit: EditRecord, rejected: Sequence[AppliedEdit]) -> AppliedEdit | None:
-    """Say why an edit must not be tried: the guard refuses it, or the same edit was tried before; None when it may.
+    """Return the edit held back because the guard refuses it or it was tried before, or None when it may be tried.
 
-    An edit of ``rejected`` with the status "skipped" says in ``why`` what became of it.
+    For an edit in ``rejected`` with the status "skipped", ``why`` says what happened to that edit.
     """
     if (why := guard(edit.text)) is not None:
         return AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)

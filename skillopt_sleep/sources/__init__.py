@@ -1,1 +1,1 @@
-"""One module per transcript format; the module's name is the name of the source."""
+"""One module for each transcript format; a module has the name under which its source is registered."""

@@ -1,8 +1,8 @@
-"""Reads Claude Code sessions: ``projects/<folder>/<session>.jsonl`` in each of its configuration folders.
+"""Reads Claude Code sessions: ``projects/<folder>/<session>.jsonl`` in each configuration folder of Claude Code.
 
-Only what a person typed begins a turn. Most of it is in ordinary user records. The rest is in four other places: an
-attachment (typed while the agent worked), text beside a tool result, the reason given when a tool call was refused,
-and the records of the input queue.
+Only words that a person typed begin a turn. Most of these words are in ordinary user records. The rest is in four other
+places: an attachment (typed while the agent worked), text beside a tool result, the reason given for refusing a tool
+call, and the records of the input queue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOLDERS_WITHOUT_PROMPTS = frozenset({"memory", "subagents", "tool-results"})
 EDITORS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 QUESTION = "AskUserQuestion"
 TOOLS_WITH_READ_INPUT = records.SHELLS | EDITORS | {records.SKILL}
-"""The tools whose arguments are decoded."""
+"""The tools whose call arguments are decoded: shells, file editors and the skill tool."""
 
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
 _NEVER_RAN = ("The user doesn't want to", "Permission for this", "Claude requested permissions", "<tool_use_error>")
@@ -35,43 +35,43 @@ _NEVER_RAN = ("The user doesn't want to", "Permission for this", "Claude request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaudeSource:
-    """The sessions of Claude Code."""
+    """Finds and reads the sessions of Claude Code."""
 
     homes: tuple[str, ...] = ()
-    """Its configuration folders: ``~/.claude``, or those in ``CLAUDE_CONFIG_DIR``."""
+    """Claude Code's configuration folders: ``~/.claude``, or those named in ``CLAUDE_CONFIG_DIR``."""
     headless: tuple[str, ...] = ("sdk-cli",)
-    """Entrypoints used by programs, not people: ``sdk-cli`` is ``claude -p``. Editors use the SDK too (``sdk-ts``,
-    ``sdk-py``), so those count as a person unless they are listed here."""
+    """Entrypoints of Claude Code that programs use (``sdk-cli``: ``claude -p``). Those of editors, ``sdk-ts`` and
+    ``sdk-py``, count as a person's unless they are listed here."""
 
     @property
     def name(self) -> str:
-        """The registry name."""
+        """The name of this source in the registry of plugins."""
         return "claude"
 
     def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
-        """Yield every session file of every home.
+        """Yield every session file of every configuration folder.
 
-        A home that is named twice, in different spellings, is listed once.
+        A folder that is named twice, in different spellings, is listed once.
         """
         roots = [os.path.join(home, "projects") for home in self.homes]  # noqa: PTH118 - paths are plain strings here
         for root in {os.path.realpath(root): root for root in roots}.values():
             yield from list_session_files(root, skipped, without=FOLDERS_WITHOUT_PROMPTS)
 
     def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
-        """Read one session; None when no person typed in it."""
+        """Read one session file; return the session, or None when no person typed in it."""
         reader = SessionReader(file.path, frozenset(self.headless))
         read_lines(file.path, reader.take, skipped)
         return reader.session()
 
     def read_steps(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Conversation | None:
-        """Read what the agent did in one session; None when no person typed in it."""
+        """Read one session file; return the agent's steps in it, or None when no person typed in the session."""
         reader = StepsReader(SessionReader(file.path, frozenset(self.headless)))
         read_lines(file.path, reader.take, skipped, number=reader.number)
         return reader.conversation()
 
 
 class SessionReader:
-    """Builds a session from the lines of one file, taken in order."""
+    """Builds a session from the lines of its file, which are passed to ``take`` in order."""
 
     def __init__(self, path: str, headless: frozenset[str]) -> None:
         self._path = path
@@ -93,11 +93,11 @@ class SessionReader:
         self._ended_at = ""
 
     def take(self, line: bytes) -> None:
-        """Read one line. Raises one of ``files.FAULTS`` when it is not a record."""
+        """Read one line of the file. Raises one of ``files.FAULTS`` when the line is not a record."""
         self.take_record(records.decode_record(line))
 
     def take_record(self, record: records.Record) -> None:
-        """Read one decoded record."""
+        """Add one decoded record to the session."""
         match record.type:
             case "assistant" | "user":
                 if isinstance(record.message, records.Message) and self._is_new(record):
@@ -112,12 +112,12 @@ class SessionReader:
                 self._read_queue_operation(record)
 
     def session(self) -> Session | None:
-        """Return the session read so far; None when no person typed in it, or when it is one of our own replays."""
+        """Return the session read so far, or None when no person typed in it or it is one of our own replays."""
         session = self.outline()
         return replace(session, turns=self.log.turns()) if session else None
 
     def outline(self) -> Session | None:
-        """Return the session without its turns; None where there is no session."""
+        """Return the session without its turns, or None when no person typed in it or it is one of our own replays."""
         is_own = any(is_own_run(cwd, self._first_words or "") for cwd in self._cwds or {""})
         if is_own or not self.log.has_prompts():
             return None
@@ -133,7 +133,7 @@ class SessionReader:
         )
 
     def _is_new(self, record: records.Record) -> bool:
-        """Tell whether a record is part of the main conversation and not a copy: resume and fork repeat records."""
+        """Tell whether a record is in the main conversation and no copy; resume and fork repeat earlier records."""
         if record.is_sidechain or record.uuid in self._seen:
             return False
         if record.uuid:
@@ -198,7 +198,7 @@ class SessionReader:
             self._add_typed(record, typed, PromptKind.QUEUED if beside_result else PromptKind.TYPED)
 
     def _add_typed(self, record: records.Record, typed: records.TypedText, kind: PromptKind) -> None:
-        """Begin a turn for what a person typed; work that starts without a person's words ends the turn instead."""
+        """Begin a turn with what a person typed; work that starts without a person's words ends the current turn."""
         if not typed.starts_work:
             return
         if not typed.text or self._entrypoint in self._headless:
@@ -253,7 +253,7 @@ class SessionReader:
         return self.log.begin_turn(text, id=self._turn_id(record, text), kind=kind, at=record.timestamp or "")
 
     def _turn_id(self, record: records.Record, text: str) -> str:
-        """Return the record's own id; a digest of its place and text when it has none or its id is already taken."""
+        """Return the record's uuid, or a digest of its place and text when the uuid is missing or already taken."""
         if record.uuid and record.uuid not in self._used_ids:
             self._used_ids.add(record.uuid)
             return record.uuid
@@ -261,7 +261,7 @@ class SessionReader:
 
 
 def _is_from_person(record: records.Record) -> bool:
-    """Whether the text of a user record may be a person's: expansions, summaries and notices are marked as such."""
+    """Tell whether a person may have typed a user record; expansions, summaries and notices are marked as such."""
     if record.is_meta or record.is_compact_summary or record.turn_companion or record.source_tool_use_id:
         return False
     if record.origin is not None and record.origin.kind is not None:

@@ -17,14 +17,14 @@ from msgspec import Raw, Struct
 NOTHING = Raw(b"null")
 
 READ_TYPES = frozenset({"assistant", "attachment", "queue-operation", "user"})
-"""The types of record that are read."""
+"""The types of record that are decoded; records of other types are ignored."""
 
 SHELLS = frozenset({"Bash", "PowerShell"})
 SKILL = "Skill"
 SYNTHETIC_MODEL = "<synthetic>"
-"""The model named in texts that Claude Code itself wrote in place of the model, such as API errors."""
+"""The model name in records that Claude Code wrote in place of the model, such as API errors."""
 AUTOMATIC_DENIALS = frozenset({"automode-blocked", "permission-rule"})
-"""Kinds of refusal that no person decided."""
+"""The kinds of refused tool calls that a program refused, not a person."""
 
 
 class Block(Struct, gc=False):
@@ -54,7 +54,7 @@ class Origin(Struct, gc=False):
 
 
 class Attachment(Struct, rename="camel", gc=False):
-    """Something added to the conversation; type ``queued_command`` is what was typed while the agent worked."""
+    """A record's addition to the conversation; type ``queued_command`` is what was typed while the agent worked."""
 
     type: str = ""
     prompt: Raw = NOTHING
@@ -64,7 +64,7 @@ class Attachment(Struct, rename="camel", gc=False):
 
 
 class Record(Struct, rename="camel", gc=False):
-    """One line of the file. ``content``, ``operation`` and ``reason`` are fields of queue operations."""
+    """One line of a session file. Only queue operations use ``content``, ``operation`` and ``reason``."""
 
     type: str = ""
     uuid: str | None = None
@@ -95,13 +95,13 @@ RecordT = TypeVar("RecordT", bound=Record)
 
 
 class RecordType(Struct, gc=False):
-    """Only the type of a record, for lines that do not decode as a whole."""
+    """The type of a record alone, for lines whose other fields cannot be decoded."""
 
     type: str = ""
 
 
 class ToolInput(Struct, gc=False):
-    """The arguments of the tools in ``TOOLS_WITH_READ_INPUT``."""
+    """The call arguments of the tools listed in ``claude.TOOLS_WITH_READ_INPUT``."""
 
     command: str | None = None
     file_path: str | None = None
@@ -110,7 +110,7 @@ class ToolInput(Struct, gc=False):
 
 
 class ShellResult(Struct, rename="camel", gc=False):
-    """The details of a shell command that did not fail."""
+    """Details of the result of a shell command that did not fail, such as whether it was interrupted."""
 
     interrupted: bool | None = None
     background_task_id: str | None = None
@@ -118,7 +118,7 @@ class ShellResult(Struct, rename="camel", gc=False):
 
 
 class Answers(Struct, gc=False):
-    """The options chosen in a question dialogue, by question."""
+    """The options that a person chose in a question dialogue, by the text of the question."""
 
     answers: dict[str, str | list[str]] | None = None
 
@@ -132,12 +132,12 @@ _decode_content = msgspec.json.Decoder(str | list[Block] | None).decode
 
 
 def decode_record(line: bytes) -> Record:
-    """Decode one line. A record of a type that is not read may have any shape and comes back empty."""
+    """Decode one line; return an empty record for a type outside ``READ_TYPES`` whose fields do not fit."""
     return decode_record_as(_decode_record, line) or Record()
 
 
 def decode_record_as(decode: Callable[[bytes], RecordT], line: bytes) -> RecordT | None:
-    """Decode one line with a decoder of records; None for a record of a type that is not read."""
+    """Decode one line with ``decode``; return None for a type outside ``READ_TYPES`` whose fields do not fit."""
     try:
         return decode(line)
     except msgspec.ValidationError:
@@ -154,7 +154,7 @@ def read_blocks(content: str | list[Block] | None) -> list[Block]:
 
 
 def read_text(raw: Raw) -> str:
-    """Return the text of a JSON string or list of blocks; "" for any other shape."""
+    """Return the text of a JSON string or of a list of blocks, or "" for JSON of any other shape."""
     try:
         content = _decode_content(raw)
     except msgspec.ValidationError:
@@ -163,7 +163,7 @@ def read_text(raw: Raw) -> str:
 
 
 def read_shell_result(raw: Raw) -> ShellResult:
-    """Return the details of a shell command's result; empty for other shapes, which tools of third parties write."""
+    """Return the details of a shell command's result; they are empty for the result of a third-party tool."""
     try:
         return _decode_shell_result(raw)
     except msgspec.ValidationError:
@@ -171,7 +171,7 @@ def read_shell_result(raw: Raw) -> ShellResult:
 
 
 def read_answers(raw: Raw) -> list[str]:
-    """Return the options chosen in a question dialogue, one string per question."""
+    """Return the options that a person chose in a question dialogue, one string per question."""
     try:
         answers = _decode_answers(raw).answers or {}
     except msgspec.ValidationError:
@@ -198,7 +198,7 @@ NOTICES = (
     "[Image: ",
     "[SYSTEM NOTIFICATION",
 )
-"""A text that begins with one of these was written by a program, or is a shell command (``<bash-input>``)."""
+"""Beginnings of texts that a program wrote, not a person, and of shell commands (``<bash-input>``)."""
 
 _ADDED_TAGS = (
     "ide_diagnostics",
@@ -234,13 +234,13 @@ class TypedText(Struct, frozen=True, kw_only=True):
 
     text: str = ""
     command: str = ""
-    """The name of the slash command that was called."""
+    """The name of the slash command that the person called, or ""."""
     starts_work: bool = False
-    """Whether the agent starts to work: for a prompt, a command or a plan handed over, not for ``/model`` and such."""
+    """Whether the typed words make the agent work, as a prompt, command or accepted plan does, unlike ``/model``."""
 
 
 def find_typed_text(texts: Sequence[str]) -> TypedText:
-    """Return what a person typed, from the text blocks of one record."""
+    """Return what a person typed in one record, whose text blocks are given."""
     parts = [typed for text in texts if (typed := _read_block(text)).starts_work]
     return TypedText(
         text="\n\n".join(typed.text for typed in parts if typed.text),
@@ -255,9 +255,9 @@ def is_interruption(text: str) -> bool:
 
 
 def read_rejection(result: str) -> str:
-    """Return what a person wrote while refusing a tool call, from the result that the agent was given.
+    """Return what a person wrote while refusing a tool call, or "" for nothing.
 
-    "" for nothing.
+    ``result`` is the text that the agent received as the result of the call.
     """
     match = _REJECTED.match(result)
     if match is None or match["words"].startswith(_CLARIFY):
@@ -277,7 +277,7 @@ def _read_block(text: str) -> TypedText:
 
 
 def _read_slash_command(text: str) -> TypedText:
-    """Return the command a person typed: for the agent ``<command-message>``, a local one ``<command-name>``."""
+    """Return a command typed for the agent; a local one, which begins with ``<command-name>``, comes back empty."""
     match = _COMMAND.match(text)
     if match is None or text.startswith("<command-name>"):
         return TypedText()
@@ -304,16 +304,16 @@ def _strip_added(text: str) -> str:
 
 
 ABSORBED = "absorbed_mid_turn"
-"""The reason that later versions record when a ``remove`` hands words to the running turn; earlier ones give none."""
+"""The reason of a ``remove`` that hands waiting words to the running turn; earlier versions record no reason."""
 
 NOTIFICATION = "<task-notification"
 
 
 class InputQueue:
-    """The texts that wait while the agent works, first in, first out.
+    """The texts that wait in Claude Code's input queue while the agent works, first in, first out.
 
-    Nearly all of them are written a second time, as the next prompt (``dequeue``) or as an attachment. In sessions of
-    early 2026 some exist only as an ``enqueue`` and the ``remove`` that handed them to the agent.
+    Nearly every text is recorded a second time, as the next prompt (``dequeue``) or as an attachment. In sessions of
+    early 2026, some exist only as an ``enqueue`` and the ``remove`` that handed them to the agent.
     """
 
     def __init__(self) -> None:
@@ -321,7 +321,7 @@ class InputQueue:
         self._removed_early = 0
 
     def apply(self, operation: str, text: str, reason: str) -> str:
-        """Follow one operation; return the text that it gave to the agent and that may be recorded nowhere else."""
+        """Apply one operation; return the text that it took out for the agent and that may have no other record."""
         match operation:
             case "enqueue":
                 self._waiting.append(text)
@@ -335,13 +335,13 @@ class InputQueue:
         return ""
 
     def note_attached(self, text: str) -> None:
-        """Remove a text that an attachment gave to the agent; its ``remove`` record may follow later."""
+        """Remove a text that an attachment gave to the agent; the text's ``remove`` record may follow later."""
         if text in self._waiting:
             self._waiting.remove(text)
             self._removed_early += 1
 
     def _remove(self, text: str) -> str:
-        """Remove the named text, or the first one when the record names none."""
+        """Remove and return the named text, or the first one when no text is named; return "" when there is none."""
         if text:
             if text not in self._waiting:
                 return ""

@@ -1,9 +1,9 @@
 """Reads what the agent did in a Claude Code session, in the order of the conversation.
 
-That order is the chain of ``parentUuid`` from the last record, not the order of lines: going back to an earlier prompt
-leaves a branch behind. Parallel calls are records of one message, each with a result of its own, and only some of them
-are links of the chain. After a compaction the chain goes on at ``logicalParentUuid``. A file without usable links is
-read line by line.
+The records form a chain: each names its parent in ``parentUuid``, or in ``logicalParentUuid`` after a compaction. The
+conversation is the chain that ends with the last record; an abandoned branch remains where the person went back to an
+earlier prompt. Parallel calls are records of one message, each with its own result, and only some are links of the
+chain. A file without usable links is read line by line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skillopt_sleep.sources import turns as steps
 from skillopt_sleep.sources.turns import Draft, StepDraft
 
 FILE_TOOLS = frozenset({"Edit", "ExitPlanMode", "MultiEdit", "NotebookEdit", "Read", "Write"})
-"""Tools that read or write a file or a plan, of which more is kept."""
+"""Tools that read or write a file or a plan; more characters of their calls are kept than of others."""
 
 _REFUSED = ("The user doesn't want to", "Permission for this tool use was denied", "User rejected")
 _DENIED = ("Permission for this action was denied", "Permission to use", "Claude requested permissions", "PreToolUse:")
@@ -33,13 +33,13 @@ _CLEARED = "<command-name>/clear</command-name>"
 
 
 class LinkedMessage(records.Message, gc=False):
-    """A message with the id that all records of one answer share."""
+    """A message of the model with its id, which all records of one answer share."""
 
     id: str | None = None
 
 
 class LinkedAttachment(records.Attachment, rename="camel", gc=False):
-    """An attachment with the file that it shows to the model; each type writes it in a way of its own."""
+    """An attachment with the file that it shows to the model; each type of attachment has its own fields for it."""
 
     filename: Raw = records.NOTHING
     path: Raw = records.NOTHING
@@ -59,7 +59,7 @@ class _ShownFile(Struct, frozen=True, gc=False):
 
 
 class LinkedRecord(records.Record, rename="camel", gc=False):
-    """A record with its links."""
+    """A record with the links to its parent record."""
 
     parent_uuid: str | None = None
     logical_parent_uuid: str | None = None
@@ -69,7 +69,7 @@ class LinkedRecord(records.Record, rename="camel", gc=False):
 
 
 class _Node(NamedTuple):
-    """Where a record stands in the conversation."""
+    """The place of a record in the conversation: its line number and the uuid of its parent."""
 
     line: int
     parent: str
@@ -78,7 +78,7 @@ class _Node(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """What a call returned."""
+    """The result of a tool call."""
 
     uuid: str
     text: str
@@ -87,7 +87,7 @@ class _Result(NamedTuple):
 
 
 class StepsReader:
-    """Builds the conversation of one session from its lines, taken in order."""
+    """Builds the conversation of one session from the lines of its file, which are passed to ``take`` in order."""
 
     def __init__(self, session: steps.SessionReader) -> None:
         self._session = session
@@ -116,11 +116,11 @@ class StepsReader:
         self._is_linked = True
 
     def number(self, line: int) -> None:
-        """Note the number of the next line."""
+        """Set the number of the line that is passed to ``take`` next."""
         self._line = line
 
     def take(self, line: bytes) -> None:
-        """Read one line. Raises one of ``files.FAULTS`` when it is not a record."""
+        """Read one line of the file. Raises one of ``files.FAULTS`` when the line is not a record."""
         record = records.decode_record_as(_decode_record, line) or LinkedRecord()
         drafts = self._session.log.drafts
         begun = len(drafts)
@@ -131,7 +131,7 @@ class StepsReader:
         self._entries += ((self._line, uuid, draft) for draft in drafts[begun:])
 
     def _read_new(self, record: LinkedRecord, uuid: str) -> None:
-        """Read a record of the main conversation that is no copy."""
+        """Read a record that belongs to the main conversation and is not a copy of an earlier record."""
         if uuid:
             parent = record.parent_uuid or record.logical_parent_uuid or ""
             self._nodes[uuid] = _Node(self._line, parent, not parent and _continues(record))
@@ -150,7 +150,7 @@ class StepsReader:
                     self._add(record, StepKind.SHOWN, path).result = steps.shorten(text, steps.FILE)
 
     def conversation(self) -> Conversation | None:
-        """Return the conversation read so far; None where there is no session."""
+        """Return the conversation read so far, or None when no person typed in it or it is one of our own replays."""
         session = self._session.outline()
         entries = self._follow_chain() if self._is_linked else (entry for _, _, entry in self._entries)
         return steps.build_conversation(session, entries) if session else None
@@ -204,7 +204,7 @@ class StepsReader:
             self._command = records.find_typed_text(texts).command
 
     def _read_instruction(self, record: LinkedRecord, text: str) -> None:
-        """Add the body of a command or skill; the other texts that Claude Code adds are no instructions."""
+        """Add the body of a command or skill as a step; ignore the other texts that Claude Code adds."""
         call = record.source_tool_use_id or ""
         folder = _SKILL_FOLDER.match(text)
         name = self._skills.get(call) or (PurePath(folder["folder"].strip()).name if folder else "")
@@ -239,9 +239,9 @@ class StepsReader:
         return step
 
     def _follow_chain(self) -> Iterator[Draft | StepDraft]:
-        """Yield the prompts and steps of the conversation that ends with the last record, in its order.
+        """Yield, in order, the prompts and steps of the conversation that ends with the last record.
 
-        What has no uuid, as words from the input queue, belongs to the record before it.
+        An entry without a uuid, such as words from the input queue, belongs to the record before it.
         """
         places = self._find_places()
         found: list[tuple[int, int, int]] = []
@@ -252,7 +252,7 @@ class StepsReader:
         return (self._entries[number][-1] for _, _, number in sorted(found))
 
     def _find_places(self) -> dict[str, int]:
-        """Return the place of each record in the conversation: on the chain, or parallel to the record before it."""
+        """Return each record's place by uuid: its rank on the chain, or beside the chain the rank before it."""
         chain = self._list_chain()
         rank = {uuid: number for number, uuid in enumerate(chain)}
         answers = (uuids for uuids in self._messages.values() if not rank.keys().isdisjoint(uuids))
@@ -267,7 +267,7 @@ class StepsReader:
         return places
 
     def _list_chain(self) -> list[str]:
-        """Return the uuids from the root to the last record of the conversation."""
+        """Return the uuids of the chain, from its root to the last record of the conversation."""
         chain: dict[str, None] = {}
         uuid = self._main[-1][-1] if self._main else ""
         while uuid and uuid not in chain:
@@ -280,7 +280,7 @@ class StepsReader:
         return list(reversed(chain))
 
     def _find_before(self, line: int) -> str:
-        """Return the uuid of the last record of the conversation before a line; "" when there is none."""
+        """Return the uuid of the conversation's last record before the given line, or "" when there is none."""
         number = bisect.bisect_left(self._main, (line, ""))
         return self._main[number - 1][-1] if number else ""
 
@@ -290,7 +290,7 @@ _decode_shown_file = msgspec.json.Decoder(_ShownFile).decode
 
 
 def _read_shown(attachment: LinkedAttachment) -> tuple[str, str] | None:
-    """Return the path and the text of what an attachment shows to the model; None for one without a file."""
+    """Return the path and text of the file that an attachment shows to the model, or None when it shows none."""
     path, content = records.read_text(attachment.filename) or records.read_text(attachment.path), ""
     match attachment.type:
         case "edited_text_file":
@@ -308,7 +308,7 @@ def _read_shown(attachment: LinkedAttachment) -> tuple[str, str] | None:
 
 
 def _continues(record: LinkedRecord) -> bool:
-    """Whether a record without a parent follows the one before it: a compaction, or a conversation begun afresh."""
+    """Tell whether a record without a parent follows the record before it, as after a compaction or ``/clear``."""
     if record.subtype == "compact_boundary" or record.is_compact_summary:
         return True
     message = record.message
@@ -317,7 +317,7 @@ def _continues(record: LinkedRecord) -> bool:
 
 
 def _find_outcome(record: LinkedRecord, text: str, *, is_error: bool, tool: str) -> StepOutcome:
-    """Return how a call ended, from the record of its result; ``tool`` is "" where the call is not known yet."""
+    """Return how a call ended, according to the record of its result; ``tool`` is "" while the call is unknown."""
     cut = tool in {"", *records.SHELLS} and bool(records.read_shell_result(record.tool_use_result).interrupted)
     if not is_error:
         return StepOutcome.INTERRUPTED if cut else StepOutcome.DONE

@@ -1,8 +1,8 @@
-"""Reads Codex rollouts: live ones by day in ``sessions/``, older ones in ``archived_sessions/``.
+"""Reads Codex rollouts: live ones in ``sessions/``, in a folder per day, and older ones in ``archived_sessions/``.
 
-Codex records every prompt twice: as an event, and as one of several user messages, most of which nobody typed. The
-event counts. Rollouts of early versions have no such events and are read by their messages. Context and wrappers
-that Codex and its front ends add are recognised by their form, never by their content.
+Codex records every prompt twice: as an event, and as one of several user messages, most of which nobody typed. Prompts
+are therefore read from the events, or from the messages in rollouts of early versions, which have no such events.
+Context and wrappers that Codex and its front ends add are recognised by their form, never by their content.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CONTEXT_TAGS = (
     "user_instructions",
     "user_shell_command",
 )
-"""A message that begins with one of these tags is context (or a shell command: ``user_shell_command``)."""
+"""Tags at the beginning of messages that hold context, or a shell command (``user_shell_command``), and no prompt."""
 
 _CONTEXT = re.compile(
     rf"<(?:{'|'.join(map(re.escape, CONTEXT_TAGS))})[^<>]*>"
@@ -71,29 +71,29 @@ _SKILL = re.compile(r"<skill>\s*<name>(?P<name>[^<]+)</name>")
 _ID_IN_FILE_NAME = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 UNATTENDED_SOURCES = frozenset({"exec", "mcp"})
-"""Session sources whose prompt may come from a person's shell or from a program."""
+"""Kinds of Codex session in which a person or a program may have written the prompt."""
 
 INTERNAL_THREADS = frozenset({"memory_consolidation", "subagent"})
-"""Threads that Codex starts by itself."""
+"""Kinds of thread that Codex starts by itself; they hold no prompt of a person."""
 
 PERSONS_TEXT = "user.text"
-"""The content kind of a message piece that a person typed."""
+"""The kind that Codex gives to a piece of a message that a person typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodexSource:
-    """The sessions of Codex."""
+    """Finds and reads the sessions of Codex."""
 
     home: str = ""
-    """Its folder: ``~/.codex`` or ``CODEX_HOME``; "" for none."""
+    """Codex's folder: ``~/.codex`` or the one in ``CODEX_HOME``; "" when Codex is not read."""
 
     @property
     def name(self) -> str:
-        """The registry name."""
+        """The name of this source in the registry of plugins."""
         return "codex"
 
     def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
-        """Yield every rollout. When both folders hold one under the same relative path, the live one is listed."""
+        """Yield every rollout file; of a live and an archived file with the same relative path, yield the live one."""
         if not self.home:
             return
         live = os.path.join(self.home, "sessions")  # noqa: PTH118 - paths are plain strings here
@@ -108,20 +108,20 @@ class CodexSource:
                     yield file
 
     def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
-        """Read one session; None for a sub-agent's, and when no person typed in it."""
+        """Read one session file; return the session, or None for a sub-agent's session and one without typed words."""
         reader = RolloutReader(file.path)
         read_lines(file.path, reader.take, skipped)
         return reader.session()
 
     def read_steps(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Conversation | None:
-        """Read what the agent did in one session; None for a sub-agent's, and when no person typed in it."""
+        """Read one session file; return the agent's steps in it, or None for a session that ``read`` leaves out."""
         reader = StepsReader(RolloutReader(file.path))
         read_lines(file.path, reader.take, skipped, number=reader.number)
         return reader.conversation()
 
 
 def find_typed_text(text: str) -> str:
-    """Return what a person typed in one message; "" when it is context, or only an image."""
+    """Return what a person typed in one message, or "" when the message is context or only an image."""
     text = text.strip()
     if _CONTEXT.match(text):
         return ""
@@ -130,13 +130,13 @@ def find_typed_text(text: str) -> str:
 
 
 def _find_skill_name(text: str) -> str:
-    """Return the name of the skill whose text a message hands to the agent; "" when it holds none."""
+    """Return the name of the skill whose text a message gives to the agent, or "" when it gives none."""
     match = _SKILL.match(text.lstrip())
     return match["name"].strip() if match else ""
 
 
 class RolloutReader:
-    """Builds a session from the lines of one rollout, taken in order."""
+    """Builds a session from the lines of one rollout file, which are passed to ``take`` in order."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -154,13 +154,13 @@ class RolloutReader:
         self._started_at = ""
 
     def take(self, line: bytes) -> None:
-        """Read one line. Raises one of ``files.FAULTS`` when it is not a record."""
+        """Read one line of the file. Raises one of ``files.FAULTS`` when the line is not a record."""
         if self._is_internal:
             return
         self.take_record(records.decode_record(line), line)
 
     def take_record(self, record: records.Record, line: bytes) -> None:
-        """Read one decoded record; ``line`` is what it was decoded from."""
+        """Add one decoded record to the session; ``line`` is the line that held the record."""
         payload = record.payload
         self._at = record.timestamp or self._at
         self._started_at = self._started_at or self._at
@@ -177,15 +177,15 @@ class RolloutReader:
                 self._read_response(records.decode_bare_payload(line))
 
     def session(self) -> Session | None:
-        """Return the session read so far.
+        """Return the session read so far, or None when there is no session of a person.
 
-        None for a sub-agent's, for one of our own replays, and when no person typed.
+        A sub-agent's session, one of our own replays, and a session in which no person typed give None.
         """
         session = self.outline()
         return replace(session, turns=self.log.turns()) if session else None
 
     def outline(self) -> Session | None:
-        """Return the session without its turns; None where there is no session."""
+        """Return the session without its turns, or None in the cases in which ``session`` returns None."""
         meta = self._meta or records.SessionMeta()
         if self._is_internal or not self.log.has_prompts() or is_own_run(meta.cwd or "", self._first_words):
             return None
@@ -208,7 +208,7 @@ class RolloutReader:
         return (self._meta and self._meta.id) or (in_name[0] if in_name else name.removesuffix(".jsonl"))
 
     def _read_meta(self, meta: records.SessionMeta) -> None:
-        """Keep the first ``session_meta``: resuming repeats it, and a fork adds the one of its parent."""
+        """Keep the first ``session_meta`` only; resuming repeats that record, and a fork adds its parent's."""
         if self._meta is not None:
             return
         self._meta = meta
@@ -240,7 +240,7 @@ class RolloutReader:
                 self.log.current.files.update(dict.fromkeys(item.changes or ()))
 
     def _add_event_prompt(self, channel: str, text: str) -> None:
-        """Add a prompt from an event. Some versions write both kinds of event for the same prompt: it counts once."""
+        """Add a prompt from an event, once even in versions that write two kinds of event for the same prompt."""
         counts = self._prompts[channel]
         counts[text] += 1
         if counts[text] > max(other[text] for name, other in self._prompts.items() if name != channel):
@@ -262,7 +262,7 @@ class RolloutReader:
                 self._read_tool_output(item)
 
     def _read_user_message(self, item: records.Payload) -> None:
-        """Note the skills of a user message; its text is a prompt only in rollouts without prompt events."""
+        """Note the skills in a user message; add its text as a prompt only when the rollout has no prompt events."""
         pieces = records.read_pieces(item.content)
         for name in filter(None, map(_find_skill_name, pieces)):
             self.log.current.skills[name] = None

@@ -1,6 +1,6 @@
 """Decodes the records of a Codex rollout, and what its tool calls did: commands, exit statuses, patched files.
 
-A record is an envelope with a type and a payload; rollouts of 2025 hold the payloads bare. Fields that are not needed
+A record is an envelope with a type and a payload; rollouts of 2025 consist of bare payloads. Fields that are not needed
 are skipped without being built.
 """
 
@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 NOTHING = Raw(b"null")
 
 READ_TYPES = frozenset({"event_msg", "response_item", "session_meta", "turn_context"})
-"""The types of record that are read."""
+"""The types of record that are decoded; records of other types are ignored."""
 
 READ_PAYLOADS = frozenset(
     {
@@ -33,7 +33,7 @@ READ_PAYLOADS = frozenset(
         "user_message",
     }
 )
-"""The types of payload that are read; records of context have none."""
+"""The types of payload that are decoded; "" stands for records of context, whose payload has no type."""
 
 
 class Git(Struct, gc=False):
@@ -45,7 +45,7 @@ class Git(Struct, gc=False):
 
 
 class SessionMeta(Struct, gc=False):
-    """Where a session came from; ``source`` is a word (cli, vscode, exec), or an object for a sub-agent."""
+    """The origin of a session; ``source`` is a word (cli, vscode, exec), or an object for a sub-agent."""
 
     id: str | None = None
     cwd: str | None = None
@@ -55,13 +55,13 @@ class SessionMeta(Struct, gc=False):
 
 
 class ContentKinds(Struct, gc=False):
-    """What later versions record about each piece of a message."""
+    """The kind of each piece of a message, which only later versions record."""
 
     content_item_kinds: list[str] | None = None
 
 
 class Payload(Struct, gc=False):
-    """A ``response_item`` or ``event_msg``: the fields that are read, of all its types."""
+    """The payload of a ``response_item`` or ``event_msg``: the fields that are read, for all types together."""
 
     type: str = ""
     role: str | None = None
@@ -83,7 +83,7 @@ class Payload(Struct, gc=False):
 
 
 class Record(Struct, gc=False):
-    """One line of the file."""
+    """One line of a rollout file."""
 
     type: str = ""
     timestamp: str | None = None
@@ -91,13 +91,13 @@ class Record(Struct, gc=False):
 
 
 class PayloadType(Struct, gc=False):
-    """Only the type of a payload."""
+    """The type of a payload alone, for payloads whose other fields cannot be decoded."""
 
     type: str = ""
 
 
 class RecordType(Struct, gc=False):
-    """Only the type of a record, for lines that do not decode as a whole."""
+    """The type of a record alone, for lines whose other fields cannot be decoded."""
 
     type: str = ""
     payload: Raw = NOTHING
@@ -110,7 +110,7 @@ class MetaRecord(Struct, gc=False):
 
 
 class Item(Struct, gc=False):
-    """What an ``item_completed`` event completed: UserMessage, CommandExecution, FileChange, ..."""
+    """The item that an ``item_completed`` event reports: a UserMessage, CommandExecution, FileChange or other type."""
 
     type: str = ""
     content: Raw = NOTHING
@@ -136,7 +136,7 @@ _decode_content = msgspec.json.Decoder(str | Piece | list[Piece | str] | None).d
 
 
 def decode_record(line: bytes) -> Record:
-    """Decode one line. A record of a kind that is not read may have any shape and comes back empty."""
+    """Decode one line; return an empty record for an unread type of record or payload whose fields do not fit."""
     try:
         return _decode_record(line)
     except msgspec.ValidationError:
@@ -147,12 +147,12 @@ def decode_record(line: bytes) -> Record:
 
 
 def read_pieces(raw: Raw) -> list[str]:
-    """Return the texts of a message's pieces; "" for a piece without text, such as an image."""
+    """Return the text of each piece of a message; it is "" for a piece without text, such as an image."""
     return _list_texts(_read_content(raw))
 
 
 def read_text(raw: Raw) -> str:
-    """Return the text of a JSON string, piece or list of pieces; "" for any other shape."""
+    """Return the text of a JSON string, piece or list of pieces, or "" for JSON of any other shape."""
     content = _read_content(raw)
     return content if isinstance(content, str) else join_pieces(_list_texts(content))
 
@@ -170,12 +170,12 @@ def _read_content(raw: Raw) -> str | Piece | list[Piece | str]:
 
 
 def join_pieces(pieces: Sequence[str]) -> str:
-    """Return the pieces as one text, a blank line between them."""
+    """Return the pieces that are not empty as one text, with a blank line between them."""
     return "\n\n".join(piece for piece in pieces if piece)
 
 
 SHELL_TOOLS = frozenset({"container.exec", "exec_command", "local_shell", "shell", "shell_command", "unified_exec"})
-"""The names that Codex's shell tool has had."""
+"""All names that the shell tool has had in the versions of Codex."""
 
 _WRAPPERS = re.compile(r"(?:.*/)?(?:ba|da|z|fi)?sh(?:\.exe)?|(?:.*[/\\])?(?:powershell|pwsh)(?:\.exe)?")
 _SHELL_FLAGS = re.compile(r"-\w*[cC](?:ommand)?")
@@ -187,7 +187,7 @@ _SCRIPTED = re.compile(r"\bcmd\s*:\s*(\"(?:[^\"\\]|\\.)*\")")
 
 
 class ShellCall(Struct):
-    """The arguments of a shell call; versions name the command differently."""
+    """The arguments of a shell call; some versions write the command in ``cmd``, others in ``command``."""
 
     cmd: str | list[str] | None = None
     command: str | list[str] | None = None
@@ -195,19 +195,19 @@ class ShellCall(Struct):
 
 
 class ResultMetadata(Struct):
-    """The part of an older result that holds the exit code."""
+    """The part of a tool result in an older version's form that holds the exit code."""
 
     exit_code: int | None = None
 
 
 class OldResult(Struct):
-    """The result of a command as older versions wrote it."""
+    """The result of a command in the form of older versions."""
 
     metadata: ResultMetadata | None = None
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
-    """How a command ended, or the process in which it still runs."""
+    """The exit status of a command, or the id of the process in which the command still runs."""
 
     status: int | None = None
     process: str = ""
@@ -218,7 +218,7 @@ _decode_old_result = msgspec.json.Decoder(OldResult).decode
 
 
 def read_shell_call(arguments: Raw) -> ShellCall:
-    """Return the arguments of a tool call, which Codex writes as JSON in a string; empty when they cannot be read."""
+    """Return the arguments of a tool call, usually JSON in a string; they are empty when they cannot be decoded."""
     try:
         return _decode_shell_call(read_text(arguments) or arguments)
     except (msgspec.DecodeError, RecursionError):
@@ -226,7 +226,7 @@ def read_shell_call(arguments: Raw) -> ShellCall:
 
 
 def read_command_line(*candidates: str | list[str] | None) -> str:
-    """Return the first command given, without the shell around it: ``bash -lc 'make test'`` is ``make test``."""
+    """Return the first command that is given, without its shell: ``bash -lc 'make test'`` gives ``make test``."""
     command = next(filter(None, candidates), "")
     if isinstance(command, str):
         return command
@@ -236,13 +236,13 @@ def read_command_line(*candidates: str | list[str] | None) -> str:
 
 
 def read_stdin_process(arguments: Raw) -> str:
-    """Return the process that a ``write_stdin`` call writes to; "" when it names none."""
+    """Return the id of the process that a ``write_stdin`` call writes to, or "" when the call names none."""
     process = read_shell_call(arguments).session_id
     return "" if process is None else str(process)
 
 
 def find_commands_in_script(script: str) -> list[str]:
-    """Return the commands that the JavaScript of an ``exec`` call spells out as string literals."""
+    """Return the shell commands that are string literals in the JavaScript of an ``exec`` call."""
     found = []
     for literal in _SCRIPTED.findall(script):
         try:
@@ -253,9 +253,9 @@ def find_commands_in_script(script: str) -> list[str]:
 
 
 def read_command_result(output: Raw) -> CommandResult:
-    """Return how a command ended, from the head of the result that the agent was given.
+    """Return how a command ended, from the head of the result that the agent received.
 
-    What was printed is not searched.
+    The output that the command printed is not searched.
     """
     text = read_text(output)
     if text.startswith("{"):

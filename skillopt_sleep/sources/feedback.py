@@ -29,88 +29,88 @@ from skillopt_sleep.model.session import Feedback, PromptKind
 from skillopt_sleep.model.text import STOPWORDS
 
 OPENING = 400
-"""Characters of a person's own words in which feedback is looked for; a next request follows it."""
+"""Characters at the start of a person's own words that are searched for feedback; a new request may follow them."""
 
 SENTENCES = 4
-"""Sentences of the opening that are looked at."""
+"""Maximum sentences of a prompt's opening that are searched for feedback."""
 
 LONG = 60
-"""Words above which a prompt is more likely a new request than a remark."""
+"""Number of words above which a prompt is more likely a new request than a remark."""
 
 SHORT = 5
 """Maximum words of a remark that can only be about what was just said or done."""
 
 SEEN = 3_000
-"""Characters at the end of an answer whose words a prompt can share."""
+"""Characters at the end of an answer whose words are compared with the prompt's."""
 
 SHARED = 1 / 3
-"""Minimum share of its content words that a remark about an answer shares with it; two shared words also suffice."""
+"""Minimum share of a remark's content words that must be in the answer it is about; two shared words also suffice."""
 
 SAME_REQUEST = 0.6
-"""Minimum share of three or more content words that a prompt has in common with the one it repeats."""
+"""Minimum share of the content words, three or more, that a prompt shares with the prompt it repeats."""
 
 QUOTED = 12
-"""Minimum characters of a line in both prompt and answer that counts as a quotation of the answer."""
+"""Minimum characters of a line that counts as quoted when both the prompt and the answer contain it."""
 
 PROSE = 10
-"""Minimum words of a line naming a place in a file that is the person's remark and not a tool's output."""
+"""Minimum words of a line that names a place in a file to count as a person's remark, not as a tool's output."""
 
 _PLACE = re.compile(r"([\w.-]+\.\w+):\d+")
 _PASTED = re.compile(r"\s*(?:[\u276f\u279c$%>] |#+ |```|[<{\[](?!Image))")
-"""How a prompt begins that is pasted as a whole: a terminal's prompt, a heading, a fence, a tag."""
+"""The beginning of a prompt that is pasted as a whole: a terminal's prompt, a heading, a fence, a tag."""
 
 _PASTE = re.compile(r":[ \t]*\n|\n[`\u276f]")
-"""Where pasted text begins after one's own: after a colon at a line's end, at a fence or a terminal's prompt."""
+"""The start of pasted text after a person's own words: after a colon at a line's end, at a fence or terminal prompt."""
 
 _SPEECH = re.compile(
     "[\"\u201c\u201e\u00ab][^\"\u201d\u201c\u00bb\n]{25,}[\"\u201d\u201c\u00bb]|(?<=: )'[^'\n].{20,}?'(?=\\W|$)"
 )
-"""What somebody else said, in quotation marks; a few quoted words are a name."""
+"""Words of somebody else in quotation marks; fewer than about 25 characters count as a name and stay."""
 
 _CHANGING = re.compile(
     r"(?:^|[;&|(]\s*)(?:sudo\s+)?(?:git\s+(?:commit|push|merge|rebase|reset|checkout|switch|tag|cherry-pick|stash|rm|mv)"
     r"|gh\s+\w+\s+(?:create|edit|merge|close|comment|review|delete)|mv|cp|rm|mkdir|touch|tee|ln|chmod|sed\s+-i|install"
     r"|npm\s+i|pip\s+install|docker|kubectl|terraform|ffmpeg|convert|python\S*\s+-\s|curl\s+-X)\b|>\s*[\w./~]"
 )
-"""A shell command that changes something, where others only look at something or try it out."""
+"""A shell command that changes something, unlike commands that only show or test something."""
 
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 
 
 class Before(Struct, frozen=True, kw_only=True):
-    """What the person had in front of them when they typed a prompt."""
+    """What a person had seen of the session when they typed a prompt."""
 
     asked: str = ""
-    """Their previous prompt."""
+    """The person's previous prompt."""
     answer: str = ""
-    """The agent's last text; "" when there was none."""
+    """The agent's last text, or "" when the agent wrote none."""
     files: tuple[str, ...] = ()
-    """The files that the agent had written or edited since that prompt."""
+    """The files that the agent had written or edited since the previous prompt."""
     commands: tuple[str, ...] = ()
-    """The shell commands that the agent had run since that prompt."""
+    """The shell commands that the agent had run since the previous prompt."""
     used_tools: bool = False
 
     @property
     def has_made(self) -> bool:
-        """Whether the agent has just made something: files, by a command, or an answer that is itself the work."""
+        """Whether the agent has just made something: files, a command's changes, or an answer that is itself a work."""
         return bool(self.files) or not self.used_tools or any(map(_CHANGING.search, self.commands))
 
 
 class Label(Struct, frozen=True, kw_only=True):
-    """What a prompt says about the answer before it, and why we think so."""
+    """What a prompt says about the answer before it, and the reason for this label."""
 
     feedback: Feedback
     cause: str = ""
-    """What the words of a correction do, as in "asks to undo it"; "" for other prompts."""
+    """What the words of a correction do, as in "asks to undo it"; "" for prompts that are no correction."""
 
 
 _NEITHER = Label(feedback=Feedback.NEITHER)
 
 
 def label_feedback(prompt: str, before: Before, kind: PromptKind, *, interrupted: bool) -> Label:
-    """Return what ``prompt`` says about what the agent did ``before``.
+    """Return the label of a prompt: whether it corrects or approves what the agent did ``before``, or does neither.
 
-    ``interrupted``: the person stopped the agent just before. What they write then is a correction, unless it is a
+    ``interrupted``: the person stopped the agent just before. Words typed then are a correction, unless they are a
     question, an apology or "go on". Words typed while refusing a tool call are a correction, unless they say "go on".
     """
     is_refusal = kind is PromptKind.REJECTION
@@ -136,11 +136,11 @@ class _Remark(Struct, frozen=True, kw_only=True):
     goes_on: bool
     """Whether the words begin by telling the agent to go on, or by apologising for having stopped it."""
     length: int
-    """Words of the whole prompt that are not pasted."""
+    """Number of words in the whole prompt, without pasted text."""
     quotes: bool
-    """Whether the prompt repeats a line of the answer."""
+    """Whether the prompt repeats a line of the agent's answer."""
     content: frozenset[str]
-    """Words of four letters or more that carry meaning."""
+    """The prompt's words of four letters or more that carry meaning."""
     findings: bool
     """Whether the prompt says in prose what is wrong in a line of a file that the agent had just written."""
 
@@ -161,7 +161,7 @@ def _read_remark(prompt: str, before: Before) -> _Remark:
 
 
 def _drop_quotations(prompt: str, answer: str) -> tuple[str, bool]:
-    """Return the prompt without its lines that are copied from the answer, and whether there was one."""
+    """Return the prompt without the lines that it copies from the answer, and whether it had such a line."""
     if "\n" not in prompt:
         return prompt, False
     seen = " ".join(answer.split())
@@ -176,7 +176,7 @@ def _drop_quotations(prompt: str, answer: str) -> tuple[str, bool]:
 
 
 def _has_findings(own: str, files: Sequence[str]) -> bool:
-    """Tell whether a line names a place in one of the files, as ``name.py:12``, and says something about it."""
+    """Tell whether a line names a place in one of the files, as ``name.py:12``, and says something about the place."""
     names = set(map(_get_name, files))
     return bool(names) and any(
         len(line.split()) >= PROSE and not names.isdisjoint(_PLACE.findall(line)) for line in own.splitlines()
@@ -192,7 +192,7 @@ def _find_content(text: str) -> frozenset[str]:
 
 
 def _find_cues(remark: _Remark, before: Before) -> dict[str, int]:
-    """Return the points of each cause that the words give, less what the situation takes from them."""
+    """Return the points of each cause that the words suggest, minus the points that the situation takes off."""
     lexicon = load_lexicon()
     comma = lexicon.counters["comma"]
     raised = [(cue, max(cue.weigh(sentence, comma) for sentence in remark.sentences)) for cue in lexicon.cues]
@@ -207,7 +207,7 @@ def _find_cues(remark: _Remark, before: Before) -> dict[str, int]:
 
 
 def _read_situation(remark: _Remark, before: Before) -> frozenset[str]:
-    """Return what a cue may need or lose points to, by its name in ``lexicon.toml``."""
+    """Return the facts that cues may need or lose points to, by their names in ``lexicon.toml``."""
     facts = {
         "made": before.has_made,
         "files": bool(before.files),
@@ -221,7 +221,7 @@ def _read_situation(remark: _Remark, before: Before) -> frozenset[str]:
 
 
 def _is_about(remark: _Remark, before: Before) -> bool:
-    """Tell whether a remark points at the answer, shares words or a file's name with it, or is only a few words."""
+    """Tell whether a remark points at the answer, shares words or a file's name with it, or has only a few words."""
     if len(remark.sentences) == 1 and len(remark.sentences[0].words) <= SHORT:
         return True
     if any(said.contains(get_table("about")) for said in remark.sentences[:2]):
@@ -232,7 +232,7 @@ def _is_about(remark: _Remark, before: Before) -> bool:
 
 
 def _read_structure(remark: _Remark, before: Before, *, interrupted: bool) -> dict[str, int]:
-    """Return the points of the causes that are recognised without a phrase."""
+    """Return the points of each cause that is recognised without a phrase of the lexicon."""
     first, points = remark.sentences[0], load_lexicon().structure
     is_question = first.asks or (len(first.words) <= SHORT and any(said.asks for said in remark.sentences[1:2]))
     found: dict[str, int] = {}
@@ -248,7 +248,7 @@ def _read_structure(remark: _Remark, before: Before, *, interrupted: bool) -> di
 
 
 def _add_support(remark: _Remark, before: Before, kind: PromptKind) -> int:
-    """Return the points that the situation adds to any cue."""
+    """Return the points that the situation adds to a correction, whatever its cause."""
     points = load_lexicon().supports
     return (
         points["made"] * before.has_made
@@ -261,7 +261,7 @@ def _add_support(remark: _Remark, before: Before, kind: PromptKind) -> int:
 
 
 def _is_approval(remark: _Remark) -> bool:
-    """Tell whether the first sentence praises or thanks, or another one of a few words that order nothing."""
+    """Tell whether the first sentence praises or thanks, or a later one does in a short remark that orders nothing."""
     first, later = remark.sentences[0], remark.sentences[1:]
     if _praises(first):
         return True

@@ -23,7 +23,7 @@ MAX_LINE = 32 * 2**20
 """Maximum bytes of a line. A record was once part of a request to a model, and requests end at 32 MB."""
 
 FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding a line may raise; anything else is a bug of ours."""
+"""Exceptions that decoding a line may raise; any other exception is a bug of this program."""
 
 _BUFFER = 2**18
 _EXTRA_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -35,9 +35,9 @@ _ESCAPED = re.compile(
 def list_session_files(
     root: str, skipped: Callable[[Skip], None], *, without: frozenset[str] = frozenset()
 ) -> Iterator[SessionFile]:
-    """Yield every regular ``*.jsonl`` below ``root``, in order of path; folders named in ``without`` are not entered.
+    """Yield every regular ``*.jsonl`` file below ``root`` in order of path, except in folders named in ``without``.
 
-    ``root`` itself may be a link; below it none is followed. Links, FIFOs, names that are not UTF-8 and folders that
+    ``root`` itself may be a link; no link below it is followed. Links, FIFOs, names that are not UTF-8 and folders that
     cannot be listed are reported to ``skipped``.
     """
     folders = [root]
@@ -74,12 +74,12 @@ def read_lines(
     *,
     number: Callable[[int], None] | None = None,
 ) -> None:
-    """Hand each line of a file to ``take``, which raises one of ``FAULTS`` before it has used any of a bad line.
+    """Pass each line of a file to ``take``, which raises one of ``FAULTS`` before it has used any of a bad line.
 
-    No more than ``MAX_LINE`` is held in memory. An unreadable last line without a newline is still being written and
-    is passed over. A lone surrogate is replaced and counted. Everything else that could not be read is reported to
-    ``skipped``: once per reason, with the number of the first line and how many there were. ``number`` is given the
-    number of each line, from 1, before the line is taken.
+    No more than ``MAX_LINE`` bytes are in memory at once. An unreadable last line without a newline is ignored: it is
+    still being written. A lone surrogate is replaced and counted. Everything else that cannot be read is reported to
+    ``skipped`` once per reason, with the number of the first such line and their count. ``number`` is called with the
+    number of each line, from 1, before the line is passed to ``take``.
     """
     tally = _SkipTally(path)
     try:
@@ -102,7 +102,7 @@ def read_lines(
 
 
 class _SkipTally:
-    """Counts the skips of one file by reason, with the first line of each."""
+    """Counts the unreadable parts of one file by reason, and notes the first line of each reason."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -119,7 +119,7 @@ class _SkipTally:
 
 
 def _open_regular(path: str) -> BinaryIO:
-    """Open a regular file; a FIFO, link or device that has taken its place raises ``OSError``."""
+    """Open a regular file; raise ``OSError`` when the path has become a FIFO, link or device."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
         raise OSError("not a regular file")
     return open(path, "rb", buffering=_BUFFER, opener=lambda name, flags: os.open(name, flags | _EXTRA_FLAGS))
@@ -165,7 +165,7 @@ def _describe_error(error: OSError) -> str:
 
 
 def _find_obstacle(entry: os.DirEntry[str], status: os.stat_result) -> str:
-    """Explain why an entry that may hold sessions is not read; "" for session files and for unrelated files."""
+    """Return why an entry that may hold sessions is not read, or "" for a session file or an unrelated file."""
     if stat.S_ISREG(status.st_mode) and entry.path.isascii():
         return ""
     if stat.S_ISLNK(status.st_mode):
@@ -180,5 +180,5 @@ def _find_obstacle(entry: os.DirEntry[str], status: os.stat_result) -> str:
 
 
 def _to_printable(path: str) -> str:
-    """Return the path with bytes that are not UTF-8 replaced."""
+    """Return the path with each byte that is not UTF-8 replaced."""
     return path.encode(errors="replace").decode()

@@ -1,8 +1,8 @@
 """Groups what happened in a session into turns: a prompt, and what the agent did until the next one.
 
-Every agent writes its own records, but a conversation has the same shape in all of them. A transcript reader tells
-this log what happened, in order. Steps are bounded while they are collected: a text keeps its head and its tail, cut
-between words, because the secrets in it are looked for afterwards, and half of one would be found no more.
+Each agent writes its own form of records, but a conversation has the same shape in all of them. A transcript reader
+passes the events to a ``TurnLog`` in order. A long text of a step keeps only its head and tail. Texts are cut between
+words, because secrets are searched for later and half a secret would no longer be found.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from skillopt_sleep.sources.feedback import Before, label_feedback
 
 @dataclass(slots=True)
 class RunningCommand:
-    """A shell command and its exit status, None as long as it is unknown."""
+    """A shell command and its exit status, which is None while it is unknown."""
 
     line: str
     status: int | None = None
@@ -40,14 +40,14 @@ class RunningCommand:
 
 @dataclass(slots=True)
 class Draft:
-    """A turn under construction; without ``prompt`` it holds work that no person's words started."""
+    """A turn under construction; with an empty ``prompt``, work of the agent that no person's words started."""
 
     id: str = ""
     prompt: str = ""
     kind: PromptKind = PromptKind.TYPED
     at: str = ""
     interrupted: bool = False
-    """Whether the person stopped the agent just before this prompt."""
+    """Whether the person stopped the agent just before typing this prompt."""
     stopped: bool = False
     """Whether the person stopped the agent in this turn."""
     final: str = ""
@@ -57,7 +57,7 @@ class Draft:
     commands: list[RunningCommand] = field(default_factory=list)
 
     def build(self, before: Before) -> Turn:
-        """Return the finished turn, labelled with what its prompt says about what was ``before`` it."""
+        """Return the finished turn with a feedback label, which compares the prompt with the state ``before`` it."""
         label = label_feedback(self.prompt, before, self.kind, interrupted=self.interrupted)
         return Turn(
             id=self.id,
@@ -74,7 +74,7 @@ class Draft:
         )
 
     def show(self, before: Before) -> Before:
-        """Return what the person has in front of them after this draft, given what they had before it."""
+        """Return what the person has seen after this turn, given what they had seen ``before`` it."""
         if not (self.final or self.tools):
             return before if not self.prompt else structs.replace(before, asked=self.prompt)
         return Before(
@@ -87,25 +87,25 @@ class Draft:
 
 
 class TurnLog:
-    """Collects the turns of one session."""
+    """Collects the turns of one session while a transcript reader reports its events in order."""
 
     def __init__(self) -> None:
         self.current = Draft()
-        """The turn to which the agent's present work belongs."""
+        """The turn to which the agent's work at this point of the session belongs."""
         self.drafts = [self.current]
-        """Every turn so far, finished or not, and the words typed within one (``add_aside``)."""
+        """Every turn so far, finished or not, and the words that ``add_aside`` added within a turn."""
         self._running: dict[str, tuple[Draft, RunningCommand]] = {}
         self._interrupted = False
 
     def begin_turn(self, prompt: str, *, id: str, kind: PromptKind, at: str) -> Draft:  # noqa: A002 - Turn's own word
-        """Begin a turn with what a person typed."""
+        """Begin a turn with the prompt that a person typed, and return the turn."""
         self.current = Draft(id=id, prompt=prompt, kind=kind, at=at, interrupted=self._interrupted)
         self._interrupted = False
         self.drafts.append(self.current)
         return self.current
 
     def add_aside(self, prompt: str, *, id: str, kind: PromptKind, at: str) -> None:  # noqa: A002 - see begin_turn
-        """Add words that a person typed within a turn; the agent's work still belongs to the turn before."""
+        """Add words that a person typed within a turn; the agent's work continues to belong to that turn."""
         self.drafts.append(Draft(id=id, prompt=prompt, kind=kind, at=at))
 
     def end_turn(self) -> None:
@@ -119,27 +119,27 @@ class TurnLog:
         self.current.stopped = True
 
     def forget_prompts(self) -> None:
-        """Drop all prompts so far: they turned out not to be a person's."""
+        """Drop all prompts so far, because they turned out not to be a person's."""
         for draft in self.drafts:
             draft.prompt = ""
 
     def start_command(self, call: str, line: str) -> None:
-        """Note a shell command; ``call`` is the id that its result will name."""
+        """Add a shell command to the current turn; ``call`` is the id that its result will name."""
         command = RunningCommand(line)
         self.current.commands.append(command)
         self._running[call] = (self.current, command)
 
     def is_running(self, call: str) -> bool:
-        """Tell whether a call is a command of this session whose result may still come."""
+        """Tell whether a call id belongs to a command of this session whose result may still come."""
         return call in self._running
 
     def finish_command(self, call: str, status: int | None) -> None:
-        """Note the exit status of a command; None when it is not recorded."""
+        """Set the exit status of a command; ``status`` is None when the session does not record it."""
         if call in self._running:
             self._running[call][1].status = status
 
     def finish_command_by_line(self, line: str, status: int | None) -> None:
-        """Note a finished command whose call id is unknown: it completes a known command or is added."""
+        """Set the exit status of a command whose call id is unknown; add the command if its line is new in the turn."""
         for command in self.current.commands:
             if command.line == line and command.status in {None, status}:
                 command.status = status
@@ -153,7 +153,7 @@ class TurnLog:
             draft.commands.remove(command)
 
     def has_prompts(self) -> bool:
-        """Tell whether a person typed anything."""
+        """Tell whether a person has typed anything in the session."""
         return any(draft.prompt for draft in self.drafts)
 
     def turns(self) -> tuple[Turn, ...]:
@@ -170,26 +170,26 @@ class TurnLog:
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 WORDS = 4_000
-"""Maximum characters kept of one text of the agent: nine in ten answers are shorter."""
+"""Maximum characters kept of one text of the agent; nine in ten answers are shorter."""
 BODY = 8_000
-"""Maximum characters kept of the body of a command or skill: it holds the rules that the agent was to follow."""
+"""Maximum characters kept of a command's or skill's body, which holds the rules that the agent was to follow."""
 ARGUMENTS = 2_000
-"""Maximum characters kept of a call's arguments: a long shell script."""
+"""Maximum characters kept of a call's arguments, enough for a long shell script."""
 RESULT = 1_500
-"""Maximum characters kept of a result: its head and tail, where output says what went wrong."""
+"""Maximum characters kept of a call's result: the head and the tail, where output says what went wrong."""
 FILE = 6_000
-"""Maximum characters kept where a file is read or written: a moment shows the file about to be edited."""
+"""Maximum characters kept of a call that reads or writes a file; a moment shows the file that is about to be edited."""
 STEPS_PER_TURN = 400
 """Steps kept of one turn: the first ``FIRST_STEPS`` and the last ones. The longest way from a request to what was
 rejected in it had 103 steps."""
 FIRST_STEPS = 100
 STEPS_PER_SESSION = 5_000
-"""Steps kept of one session; the oldest turns lose theirs first."""
+"""Maximum steps kept of one session; the oldest turns lose their steps first."""
 MOST_ITEMS = 40
-"""Items kept of a list in a call's arguments."""
+"""Maximum items kept of each list in a call's arguments."""
 
 _SEARCHED = 400
-"""Characters on the kept side of a cut that are searched for a line end to cut at instead."""
+"""Characters on the kept side of a cut that are searched for a line end; the cut moves to that line end."""
 _KEY_END = re.compile(r"-{1,5} ?END [A-Z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|MESSAGE) ?-{1,5}")
 _KEY_BEGIN = re.compile(r"-{1,5} ?BEGIN ")
 _BREAKS = frozenset(" \t\r\n\"'`,;(){}[]<>")
@@ -198,7 +198,7 @@ _READS_FILE = re.compile(r"\s*(?:bat|cat|Get-Content|head|less|nl|sed|tail|type)
 
 @dataclass(slots=True)
 class StepDraft:
-    """A step under construction; a call is completed by its result."""
+    """A step under construction; the result of a call is added later."""
 
     id: str
     kind: StepKind
@@ -234,20 +234,20 @@ class _TurnDraft:
 
 
 class SessionReader(Protocol):
-    """A reader of turns, which decides what a person typed and which id it has; it takes the records of one agent."""
+    """A reader for the sessions of one agent, which decides which words a person typed and the id of each turn."""
 
     log: TurnLog
 
     @property
     def take_record(self) -> Callable[..., None]:
-        """Reads one decoded record."""
+        """Adds one decoded record to the session."""
 
     def outline(self) -> Session | None:
-        """Return the session without its turns; None where there is no session."""
+        """Return the session without its turns, or None when the file holds no session of a person."""
 
 
 def build_conversation(session: Session, entries: Iterable[Draft | StepDraft]) -> Conversation:
-    """Return the conversation of a session, from its prompts and steps in order."""
+    """Return the conversation of a session, built from its prompts and steps in order."""
     return Conversation(
         source=session.source,
         path=session.path,
@@ -261,10 +261,10 @@ def build_conversation(session: Session, entries: Iterable[Draft | StepDraft]) -
 
 
 def group_steps(entries: Iterable[Draft | StepDraft]) -> tuple[TurnSteps, ...]:
-    """Return the turns of a conversation, from its prompts and steps in order.
+    """Return the turns of a conversation, built from its prompts and steps in order.
 
-    Words that a person typed within a turn, such as an answer to the agent's question, begin no turn of their own:
-    they are in the result of the call that asked. Work that no person's words started is a turn without an id.
+    Words that a person typed within a turn, such as an answer to the agent's question, begin no turn of their own: the
+    result of the call that asked contains them. Work that no person's words started is a turn without an id.
     """
     turns = [_TurnDraft()]
     for entry in entries:
@@ -297,10 +297,10 @@ def _bound_steps(steps: Sequence[StepDraft]) -> Sequence[StepDraft]:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return a text of about ``limit`` characters: two thirds of them its head, the rest its tail.
+    """Return a text of about ``limit`` characters: two thirds from its head, the rest from its tail.
 
-    It is cut between words, and never within a word or an armoured key: what is left holds a secret whole or not at
-    all. The note in the middle says how many characters are left out.
+    The cut never falls within a word or an armoured key, so a secret is left whole or removed. A note in the middle
+    says how many characters are left out.
     """
     text = text.strip("\n")
     if len(text) <= limit:
@@ -311,7 +311,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def _cut_head(head: str) -> str:
-    """Drop the last line of a head, or its last word where that line is long."""
+    """Drop the last line of a head, or only its last word when that line is long."""
     line = head.rfind("\n", max(0, len(head) - _SEARCHED))
     if line >= 0:
         return head[:line]
@@ -320,7 +320,7 @@ def _cut_head(head: str) -> str:
 
 
 def _cut_tail(tail: str) -> str:
-    """Drop the first line of a tail, or its first word where that line is long; then what is left of a key."""
+    """Drop the first line of a tail, or only its first word when that line is long; then drop the rest of a cut key."""
     line = tail.find("\n", 0, _SEARCHED)
     if line < 0:
         line = next((at for at, sign in enumerate(tail) if sign in _BREAKS), len(tail))
@@ -332,7 +332,7 @@ def _cut_tail(tail: str) -> str:
 
 
 def decode_arguments(raw: Raw | str) -> Json:
-    """Return the arguments of a call; a text that is no JSON stays a text."""
+    """Return the arguments of a call decoded from JSON; return a text that is not JSON unchanged."""
     try:
         return cast("Json", msgspec.json.decode(raw))
     except (msgspec.DecodeError, RecursionError):
@@ -340,7 +340,7 @@ def decode_arguments(raw: Raw | str) -> Json:
 
 
 def shorten_arguments(arguments: Json, limit: int) -> str:
-    """Return a call's arguments as a JSON object of about ``limit`` characters, long values shortened one by one."""
+    """Return a call's arguments as a JSON object of about ``limit`` characters, with each long value shortened."""
     given: Json = arguments if isinstance(arguments, dict) else {"input": arguments}
     text = msgspec.json.encode(given).decode()
     if len(text) <= limit:
