@@ -87,7 +87,7 @@ class Optimizer:
             return Answer(error=f"{type(error).__name__}: {error}", lost=not isinstance(error, BadReply))
 
     def read(self, prompt: Prompt, form: type[ReplyT], *, phase: str) -> tuple[ReplyT | None, Answer]:
-        """Ask the model and convert its reply. Returns None and an answer with the reason when that fails."""
+        """Ask the model; return its reply as a ``form`` (None on failure), and the answer with the reason for that."""
         answer = self.answer(prompt, phase=phase)
         if answer.error:
             return None, answer

@@ -1,7 +1,7 @@
-"""The few shapes a page on the terminal is made of, plain for a pipe or styled by rich for a person.
+"""The few shapes that a page on the terminal consists of, plain for a pipe or styled by rich for a person.
 
-A report says what stands on its page; only this module knows how it looks. The plain form never wraps, so that every
-fact can be found by its line. rich is imported only where it is used: it takes longer to load than most commands run.
+A report decides what its page says; only this module decides how the page looks. The plain form never wraps a line, so
+every fact can be found by its line. rich is imported only when used: it loads longer than most commands run.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MOST_COLUMNS = 120
-"""Lines of text do not get longer than this, however wide the window is."""
+"""Maximum columns of a line of text, however wide the window is."""
 
 LEAST_ELASTIC = 24
-"""Columns below which a table is no longer a table: every row becomes a list of its cells."""
+"""Minimum columns of a table's elastic column; in a narrower window, each row becomes a list of its cells."""
 
 INDENT = "  "
 
 COMMAND = r"`[^`]+`|(?<![\w/-])skillopt-sleep [a-z]+( \d{8}-\S+\w)?"
-"""What a person may type, marked wherever it stands in a text."""
+"""Pattern of a command that a person may type; it is highlighted wherever it occurs in a text."""
 
 _TRAILING = re.compile(r" +((?:\x1b\[0m)?)$")
-"""Blanks at the end of a line, which rich fills its columns with."""
+"""Pattern of the blanks with which rich fills the end of a line."""
 
 
 class Tone(enum.StrEnum):
-    """What a colour means; the values are styles of rich."""
+    """The meaning of a colour; each value is the style that rich uses for it."""
 
     PLAIN = ""
     GOOD = "green"
@@ -47,7 +47,7 @@ class Tone(enum.StrEnum):
 
 
 class Line(Struct, frozen=True):
-    """A text with the meaning of its colour."""
+    """A text and the meaning of its colour."""
 
     text: str
     tone: Tone = Tone.PLAIN
@@ -57,24 +57,24 @@ Cell: TypeAlias = str | Line
 
 
 class Facts(Struct, frozen=True):
-    """Labels, each with its text beside it."""
+    """A list of labels, each with a text beside it."""
 
     rows: Sequence[tuple[str, Cell]]
 
 
 class Table(Struct, frozen=True):
-    """Rows under a head."""
+    """A table: rows of cells under a row of headings."""
 
     head: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
     elastic: int = 0
-    """The column that gives way where the window is narrow."""
+    """The number, from 0, of the column that becomes narrower in a narrow window."""
     cut: bool = False
-    """Whether that column ends in an ellipsis instead of being wrapped."""
+    """Whether a text too long for its cell ends in an ellipsis; otherwise it is wrapped."""
 
 
 class Items(Struct, frozen=True):
-    """A list; every item has a first line and may have details below it."""
+    """A list; each item is one line, with further lines of details below it."""
 
     items: Sequence[Sequence[Cell]]
 
@@ -83,10 +83,10 @@ Part: TypeAlias = Cell | Facts | Table | Items
 
 
 class Section(Struct, frozen=True):
-    """Parts under a title."""
+    """Parts of a page under one title."""
 
     title: str
-    """"" for none."""
+    """The heading of the section, or "" for a section without one."""
     parts: Sequence[Part]
 
 
@@ -94,14 +94,14 @@ Page: TypeAlias = Sequence[Section]
 
 
 def count_rest(count: int, most: int, noun: str = "", plural: str = "") -> Iterator[Cell]:
-    """Yield how many things are not on the page, with the way to see them; nothing when all are."""
+    """Yield a line with the number of things that the page leaves out and the way to see them, or nothing for none."""
     if count > most:
         what = number(count - most, noun, plural)
         yield Line(f"and {what}{'' if noun else ' more'}: --all shows them", Tone.QUIET)
 
 
 def render_plain(page: Page) -> str:
-    """Return the page without styles and without a final newline; no line is wrapped."""
+    """Return the page as plain text, without styles, wrapped lines and a final newline."""
     return "\n\n".join("\n".join(_list_plain_lines(section)) for section in page if section.parts)
 
 
@@ -129,9 +129,9 @@ def _read(cell: Cell) -> str:
 
 
 def render_styled(page: Page, *, width: int, colour: bool) -> str:
-    """Return the page for a terminal of that many columns, without a final newline; ``colour`` allows escape codes.
+    """Return the page for a terminal ``width`` columns wide, without a final newline; ``colour`` allows escape codes.
 
-    Only a command is ever wider than the window: broken into lines it could not be copied.
+    Only a command may be wider than the window: a command broken into lines could not be copied.
     """
     from rich.console import Console  # noqa: PLC0415
     from rich.padding import Padding  # noqa: PLC0415
@@ -163,7 +163,7 @@ def render_styled(page: Page, *, width: int, colour: bool) -> str:
 
 
 def _draw(part: Part, width: int) -> Iterator[RenderableType]:
-    """Yield what rich prints for one part; a bare string is a command."""
+    """Yield the objects that rich prints for one part; a bare string among them is a command."""
     match part:
         case Facts(rows=rows):
             yield from _draw_facts(rows, width)
@@ -190,7 +190,7 @@ def _style(cell: Cell, style: str = "") -> Text:
 
 
 def _draw_grid(rows: Sequence[tuple[str, Cell]], gap: int = 1) -> RenderableType:
-    """Draw two columns without a head; only the second one wraps."""
+    """Return two columns without headings, of which only the second one wraps."""
     from rich.table import Table as Grid  # noqa: PLC0415
 
     grid = Grid.grid(padding=(0, gap, 0, 0))
@@ -202,7 +202,7 @@ def _draw_grid(rows: Sequence[tuple[str, Cell]], gap: int = 1) -> RenderableType
 
 
 def _draw_facts(rows: Sequence[tuple[str, Cell]], width: int) -> Iterator[RenderableType]:
-    """Draw the labels beside their texts or, where the window is too narrow, above them."""
+    """Yield the labels beside their texts or, in a window that is too narrow, above them."""
     from rich.padding import Padding  # noqa: PLC0415
 
     if rows and max(len(label) for label, _ in rows) <= max(width // 2, width - LEAST_ELASTIC - 2):

@@ -22,21 +22,21 @@ from skillopt_sleep.reports.status import Failure, describe_failure, describe_sc
 from skillopt_sleep.scheduling.due import Outlook
 
 TASK_CHARACTERS = 90
-"""Characters of a task."""
+"""Maximum characters of a task on the page."""
 
 TASKS = 8
-"""Tasks shown of each kind."""
+"""Maximum tasks of each kind on the page."""
 
 
 class SourceFound(Struct, frozen=True, kw_only=True):
-    """One agent's session files on this machine."""
+    """The session files of one agent on this machine."""
 
     source: str
     files: int
     size: int
-    """Bytes."""
+    """The size of all files in bytes."""
     oldest: str = ""
-    """ISO date, "" when there is no file."""
+    """The ISO date of the oldest file, or "" when there is none."""
 
 
 class TargetFile(Struct, frozen=True, kw_only=True):
@@ -46,21 +46,21 @@ class TargetFile(Struct, frozen=True, kw_only=True):
     path: str
     exists: bool
     tracked: bool
-    """Whether git tracks it, so that a team would see the change."""
+    """Whether git tracks the file, so that a whole team would get the change."""
 
 
 class ScheduledNight(Struct, frozen=True, kw_only=True):
-    """What a scheduled night would find in the environment it runs in, which is not the user's shell."""
+    """The findings about a scheduled night in its own environment, which is not that of the user's shell."""
 
     backends: tuple[BackendHealth, ...]
     path: str
-    """Its PATH."""
+    """The PATH of the scheduled night."""
     lacks: tuple[str, ...] = ()
-    """Names of keys that the user's shell had when the nights were scheduled, and this environment has not."""
+    """Names of key variables that were set in the shell that scheduled the nights, but are not set in a night."""
     notes: tuple[str, ...] = ()
-    """Programs that have moved and were found again."""
+    """Notes on programs that have moved since they were scheduled and were found in another place."""
     problems: tuple[str, ...] = ()
-    """What has to be fixed before a scheduled night can run."""
+    """The problems to be fixed before a scheduled night can run."""
 
 
 class DoctorReport(Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
     data_dir: str
     project: str
     scope: str
-    """``invoked``: sessions of this project; ``all``: of every project."""
+    """The sessions that a night reads: ``invoked`` for those of this project, ``all`` for those of every project."""
     sources: tuple[SourceFound, ...]
     targets: tuple[TargetFile, ...]
     backends: tuple[BackendHealth, ...]
@@ -79,17 +79,17 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
     rehearsal: DryRun
     insights: Insights
     schedule: Outlook | None = None
-    """None when nothing is scheduled."""
+    """The schedule of the nights, or None when nothing is scheduled."""
     scheduled: ScheduledNight | None = None
-    """None when this project is not scheduled."""
+    """The findings about the next scheduled night, or None when this project is not scheduled."""
     failure: Failure | None = None
-    """Why the last night failed; it may be fixed by now."""
+    """The reason why the last nights failed, or None; the cause may be fixed by now."""
     problems: tuple[str, ...] = ()
-    """What has to be fixed before a night can run."""
+    """The problems to be fixed before a night can run."""
 
 
 def describe_doctor(report: DoctorReport, *, everything: bool = False) -> Page:
-    """Return what has to be fixed and what a night would use; ``everything`` adds its tasks and all insights."""
+    """Return the page of problems and of what a night would use; ``everything`` adds its tasks and all insights."""
     first = (
         Section("", (*_list_problems(report), *(describe_failure(report.failure) if report.failure else ()))),
         Section("A night here", (Facts(tuple(_list_facts(report, everything=everything))),)),
@@ -183,7 +183,7 @@ def _describe_tonight(rehearsal: DryRun) -> str:
 
 
 def describe_dry_run(rehearsal: DryRun) -> Page:
-    """Return the tasks a night would use now and the model calls it would make."""
+    """Return the page of tasks that a night would use now and of model calls that it would make."""
     pools = rehearsal.pools
     shortfall = describe_shortfall(rehearsal.shortfall)
     least, most = rehearsal.range
@@ -219,7 +219,7 @@ def _list_tasks(tasks: Sequence[TaskRecord]) -> tuple[Part, ...]:
 
 
 def _describe_task(task: TaskRecord) -> str:
-    """Say what a task is about: its request or, at a moment, what the person said there."""
+    """Return what a task is about: its request or, at a moment, what the person said there."""
     if not isinstance(task.reference, MomentReference):
         return plain(task.intent, TASK_CHARACTERS)
     said = plain(task.reference.about or " ".join(task.reference.words), TASK_CHARACTERS)
@@ -228,7 +228,7 @@ def _describe_task(task: TaskRecord) -> str:
 
 
 def _explain_silence(reference: MomentReference) -> str:
-    """Say why a moment does not test rules; "" for one that does."""
+    """Return why a moment cannot test rules, or "" for a moment that can."""
     if reference.may_vote:
         return ""
     if reference.teaches_only:

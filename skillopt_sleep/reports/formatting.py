@@ -20,52 +20,52 @@ from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.report import NightReport
 
 DOCUMENTS = {"skill": "skill", "memory": "memory file"}
-"""The reader's name for each kind of document."""
+"""The name of each kind of document as reports show it."""
 
 WORDS = msgspec.json.decode(Path(__file__).with_name("words.json").read_bytes(), type=dict[str, dict[str, Any]])
-"""Fixed wordings of the reports, which depend on no figure, by kind."""
+"""Fixed wordings of the reports, without figures, by kind and name."""
 
 ERRORS: Mapping[str, str] = WORDS["errors"]
-"""What each class of call error means."""
+"""The meaning of each class of call error, in words."""
 
 PHASES: Mapping[str, str] = WORDS["phases"]
-"""What each phase of a night does."""
+"""The purpose of each phase of a night, in words."""
 
 JUDGED_PHASES = frozenset({"train", "val", "own", "test"})
-"""Phases whose expected number of calls includes those of the judge."""
+"""Phases whose expected number of calls includes the calls of the judge."""
 
 LONGEST = 2_000
-"""Characters of any text that reports show on one line."""
+"""Maximum characters of any text that a report shows on one line."""
 
 LONGEST_OF_A_CHARACTER = 50
-"""Characters that are read for each one shown: colours and blanks may stand between."""
+"""Characters that are read of a text for each one shown, because escape codes and blanks may be dropped."""
 
 _CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,40}[ -/]{0,8}[@-~]")
-"""Colours and cursor movements, removed whole; other escapes only lose their control characters."""
+"""Pattern of colours and cursor movements, which are removed whole; other escapes lose only control characters."""
 
 _JOINERS = "\u200c\u200d"
-"""Invisible, but part of how Persian, Indic scripts and emoji are spelled."""
+"""Invisible characters that are kept: Persian, Indic scripts and emoji need them for their spelling."""
 
 _MARKUP = re.compile(r"[\\`*\[<~]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
-"""What could start markup inside a line; an underscore inside a word and a lone & could not."""
+"""Pattern of what could start Markdown inside a line; an underscore inside a word and a lone & could not."""
 
 _BLOCK = re.compile(r"[-+#>=:]|\d+(?=[.)])")
-"""What could start a heading, list, quote or table at the beginning of a line."""
+"""Pattern of what could start a heading, list, quote or table at the beginning of a Markdown line."""
 
 
 def plain(text: str, limit: int | None = None) -> str:
-    """``text`` on one line without control, bidirectional and other unprintable characters, cut to ``limit``."""
+    """Return the text on one line, without unprintable and bidirectional characters, cut to ``limit`` characters."""
     line = " ".join(_printable(_bound(text, LONGEST if limit is None else LONGEST_OF_A_CHARACTER * limit)).split())
     return line if limit is None else excerpt(line, limit)
 
 
 def _bound(text: str, most: int) -> str:
-    """Return the beginning of a text, so that ten megabytes cost no more than what is shown of them."""
+    """Return the first ``most`` characters of a text, so that a text of ten megabytes costs no time."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def plain_lines(text: str) -> list[str]:
-    """Return the lines of ``text`` with their indentation, each without unprintable characters."""
+    """Return the lines of a text with their indentation, each without unprintable characters."""
     return [_printable(line.expandtabs(4)).rstrip() for line in text.rstrip("\n").split("\n")]
 
 
@@ -80,7 +80,7 @@ def _printable(text: str) -> str:
 
 
 def to_json(value: object) -> bytes:
-    """One value as JSON on one line; bytes of a file name that are not UTF-8 become question marks."""
+    """Return a value as JSON on one line; bytes of a file name that are not UTF-8 become question marks."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -95,13 +95,13 @@ def number(count: int, noun: str = "", plural: str = "") -> str:
 
 
 def spell(count: int) -> str:
-    """Return a count at the beginning of a sentence: ``Two``, ``12``."""
+    """Return a count as the first word of a sentence: ``Two``, ``12``."""
     words = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
     return words[count] if count < len(words) else f"{count:,}"
 
 
 def list_left_out(*, out_of_scope: int = 0, older: int = 0, unplaced: int = 0) -> tuple[str, ...]:
-    """Return the sessions that were left out, by reason."""
+    """Return the number of sessions that were left out for each reason, in words."""
     rows = (
         (older, "session from before lookback_days", "sessions from before lookback_days"),
         (out_of_scope, "session of another project", "sessions of other projects"),
@@ -111,45 +111,45 @@ def list_left_out(*, out_of_scope: int = 0, older: int = 0, unplaced: int = 0) -
 
 
 def times(count: int) -> str:
-    """Return how often: ``never``, ``once``, ``twice``, ``3 times``."""
+    """Return a number of times in words: ``never``, ``once``, ``twice``, ``3 times``."""
     return {0: "never", 1: "once", 2: "twice"}.get(count) or f"{count:,} times"
 
 
 def score(value: float | None) -> str:
-    """Return a score to two decimals."""
+    """Return a score with two decimals, or "not measured" for None."""
     return "not measured" if value is None else f"{value:.2f}"
 
 
 def sentence(text: str) -> str:
-    """``text`` as a sentence with a capital letter and a full stop; "" stays ""."""
+    """Return the text as a sentence with a capital letter and a full stop, or "" for ""."""
     line = plain(text)
     return line and line[0].upper() + line[1:] + ("" if line[-1] in ".!?…" else ".")
 
 
 def when(moment: str) -> str:
-    """Return an ISO 8601 moment in UTC, to the minute."""
+    """Return an ISO 8601 time in UTC as a date and a time to the minute."""
     return f"{moment[:10]} {moment[11:16]} UTC" if len(moment) > len("2026-01-01T00:00") else plain(moment)
 
 
 def money(spend: Spend) -> str:
-    """Return the dollars spent; says when a provider named no price for some of the calls."""
+    """Return the dollars spent; add "at least" when a provider named no price for some of the calls."""
     if spend.unpriced and not spend.usd:
         return "price unknown"
     return f"at least ${spend.usd:,.2f}" if spend.unpriced else f"${spend.usd:,.2f}"
 
 
 def minutes(spend: Spend) -> str:
-    """Return the whole minutes spent; "under 1" for less than one."""
+    """Return the minutes spent as a whole number, or "under 1"."""
     return f"{spend.seconds / 60:.0f}" if spend.seconds >= 60 or not spend.seconds else "under 1"  # noqa: PLR2004
 
 
 def total_spend(report: NightReport) -> Spend:
-    """Return what a night has cost over all its runs."""
+    """Return the spending of a night over all its runs."""
     return report.spend_night if report.spend_night.calls > report.spend.calls else report.spend
 
 
 def describe_earlier_spend(report: NightReport) -> str:
-    """Return what a resumed night has cost over all its runs; "" when this run was the only one."""
+    """Return the calls and tokens that a resumed night spent over all its runs, or "" when there was one run only."""
     night = report.spend_night
     if night.calls <= report.spend.calls:
         return ""
@@ -157,9 +157,9 @@ def describe_earlier_spend(report: NightReport) -> str:
 
 
 def describe_expectation(report: NightReport) -> str:
-    """Return the calls expected beside the calls made, retries apart; "" when nothing could be expected.
+    """Return the number of calls expected and made, without retries, or "" when there was no forecast.
 
-    The ledger files a judge's calls, and each document's reflection, under phases of their own.
+    The ledger counts the judge's calls, and the reflection on each document, as phases of their own.
     """
     if not report.expected:
         return ""
@@ -174,7 +174,7 @@ def describe_expectation(report: NightReport) -> str:
 
 
 def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:
-    """Return what was spent against each cap: (what, used, cap)."""
+    """Return a row for each cap: what it limits, the amount used, and the cap."""
     return (
         ("model calls", number(spend.calls), number(caps.calls)),
         ("tokens", number(spend.tokens), number(caps.tokens)),
@@ -184,13 +184,13 @@ def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a plain text table, columns two blanks apart."""
+    """Return the lines of a plain text table, with two blanks between columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def describe_errors(report: NightReport) -> str:
-    """Return the errors of all calls, the most frequent first; "" when there were none."""
+    """Return the number of calls that failed with each error, most frequent first, or "" when none failed."""
     total: Counter[str] = Counter()
     for phase in report.phases:
         total.update(phase.errors)
@@ -198,7 +198,7 @@ def describe_errors(report: NightReport) -> str:
 
 
 def escape(text: str) -> str:
-    """``text`` on one line, escaped so that Markdown shows exactly its printable characters."""
+    """Return the text on one line, escaped so that Markdown shows its printable characters exactly."""
     line = _MARKUP.sub(r"\\\g<0>", plain(text))
     if block := _BLOCK.match(line):
         at = block.end() if block[0].isdecimal() else 0
@@ -207,7 +207,7 @@ def escape(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Return a Markdown code span of the text on one line, whatever backticks it has; "" for nothing."""
+    """Return the text on one line as a Markdown code span, which may contain backticks, or "" for no text."""
     line = plain(text)
     fence = "`" * (1 + longest_backtick_run(line))
     pad = " " if line.startswith("`") or line.endswith("`") else ""
@@ -215,5 +215,5 @@ def code(text: str) -> str:
 
 
 def longest_backtick_run(text: str) -> int:
-    """Return the length of the longest run of backticks."""
+    """Return the length of the longest run of backticks in the text."""
     return max(map(len, re.findall("`+", text)), default=0)

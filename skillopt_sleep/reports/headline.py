@@ -1,4 +1,4 @@
-"""How a night ended and what to do now: the first lines of every report; their wording is in words.json."""
+"""How a night ended and what to do now: the first lines of every report; words.json has their wording."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ TONES = {
     Ending.STOPPED: Tone.BAD,
     Ending.UNMEASURED: Tone.BAD,
 }
-"""The colours of a night's ending."""
+"""The meaning of the colour in which each ending is shown; other endings are plain."""
 
 
 class Step(Struct, frozen=True):
-    """A command to run next, and what it does."""
+    """A command to run next, and the effect of the command."""
 
     command: str
     effect: str
 
 
 class Headline(Struct, frozen=True):
-    """How a night ended, and what to do about it."""
+    """How a night ended, and what the person can do now."""
 
     ending: Ending
     title: str
-    """A heading, in lower case."""
+    """The heading of the report, in lower case."""
     text: str
-    """What happened, in a sentence or two."""
+    """One or two sentences on what happened in the night."""
     now: str
-    """What to do now."""
+    """A sentence on what to do now."""
     steps: tuple[Step, ...] = ()
 
 
 def summarize_night(report: NightReport) -> Headline:
-    """Return how the night ended. Once there is a proposal, its verdict counts more than what stopped the night."""
+    """Return how the night ended; the verdict on a proposal counts more than the reason why the night stopped."""
     words, values = WORDS["endings"][_name_ending(report)], _Values(report)
     steps = [Step(*(text.format_map(values) for text in WORDS["steps"][name])) for name in words["steps"]]
     for wish in list_said(report) if words is WORDS["endings"]["you said so"] else ():
@@ -76,7 +76,7 @@ def summarize_night(report: NightReport) -> Headline:
 
 
 def _name_ending(report: NightReport) -> str:
-    """Return the name that words.json has for the way the night ended."""
+    """Return the key in words.json for the way the night ended."""
     if report.state is NightState.RUNNING:
         return "running"
     if report.stopped_by is not None and report.proposal is None:
@@ -123,7 +123,7 @@ def _name_verdict(report: NightReport) -> str:
 
 
 class _Values(dict[str, str]):
-    """What the wordings quote, worked out when a wording asks for it."""
+    """The values that wordings of words.json quote, each computed when a wording asks for it."""
 
     def __init__(self, report: NightReport) -> None:
         self._report = report
@@ -133,7 +133,7 @@ class _Values(dict[str, str]):
 
 
 def _name_progress(report: NightReport) -> str:
-    """Return how far the night came; ``report.stage`` is the last stage that was finished."""
+    """Return a text on the last stage that the night finished, which is ``report.stage``."""
     return "finished no stage yet" if report.stage == "open" else f"finished the stage “{plain(report.stage)}”"
 
 
@@ -148,7 +148,7 @@ def _list_errors(report: NightReport) -> str:
 
 
 def _compare_means(report: NightReport) -> str:
-    """Return what the strict rule compared, in a sentence; "" for a paired trial or none."""
+    """Return a sentence on the averages that the strict rule compared, or "" when it compared none."""
     if paired_trials(report):
         return ""
     outcomes = Counter(row.outcome for row in list_tasks(report))
@@ -160,7 +160,7 @@ def _compare_means(report: NightReport) -> str:
 
 
 def _nearest_cap(caps: Caps, spend: Spend) -> tuple[str, str]:
-    """Return the cap that was reached, or came closest: its name, and the flag that doubles it."""
+    """Return the name of the cap that the night reached or came closest to, and the flag that doubles this cap."""
     shares = {
         ("calls", f"--max-calls {2 * caps.calls}"): spend.calls / max(caps.calls, 1),
         ("tokens", f"--max-tokens {2 * caps.tokens}"): spend.tokens / max(caps.tokens, 1),
@@ -201,4 +201,4 @@ _VALUES: Mapping[str, Callable[[NightReport], str]] = {
     "cap": lambda night: _nearest_cap(night.caps, night.spend)[0],
     "flag": lambda night: _nearest_cap(night.caps, night.spend)[1],
 }
-"""Each value that a wording may name, and where it comes from."""
+"""For each name in a wording of words.json, the function that computes its text from the night's report."""

@@ -1,4 +1,4 @@
-"""The view model over all nights of a project: whether corrections become fewer, what is live, and what was spent."""
+"""The view model over all nights of a project: whether corrections become fewer, the live rules, and the spending."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from skillopt_sleep.reports.view import Asked
 
 MOST_WEEKS = 53
 MOST_NIGHTS = 400
-"""Nights in the table."""
+"""Maximum number of nights in the table."""
 FEW = 10
-"""A week with fewer prompts has no rate: one correction would weigh too much."""
+"""Minimum prompts of a week that gets a rate; with fewer, a single correction would weigh too much."""
 SPAN = 4
-"""Weeks at the beginning, and at the end, whose rates are compared."""
+"""Number of weeks at each end of the history whose rates are compared."""
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 900, 240, 44, 24, 190
-"""The chart, in units of its view box, and the part of it that the curve takes."""
+"""Size of the chart, and the left, top and bottom edges of its curve, in units of the chart's view box."""
 
 
 class Week(Struct, frozen=True, kw_only=True):
-    """What was typed, and spent, in a week from Monday on."""
+    """The prompts, the corrections and the spending of one week, from Monday on."""
 
     day: str
     prompts: int
@@ -40,35 +40,35 @@ class Week(Struct, frozen=True, kw_only=True):
     spent: str
     calls: int
     adopted: int
-    """Rules that went live."""
+    """Number of rules that went live in the week."""
     x: float
     y: float | None
-    """Where the rate stands in the chart; None for a week with too few prompts."""
+    """Height of the week's rate in the chart, or None for a week with too few prompts."""
 
     @property
     def rate(self) -> str:
-        """Corrections in 100 prompts, "" for a week with too few."""
+        """The corrections per 100 prompts, or "" for a week with too few prompts."""
         return f"{100 * self.corrections / self.prompts:.0f}" if self.prompts >= FEW else ""
 
 
 class LiveRule(Struct, frozen=True, kw_only=True):
-    """A rule that was adopted and stands."""
+    """A rule that was adopted and has not been reverted."""
 
     id: str
     text: str
     path: str
     since: str
-    """ISO 8601."""
+    """The time when the rule went live, in ISO 8601."""
     night: str
 
     @property
     def day(self) -> str:
-        """Since when it is live, in words."""
+        """The day when the rule went live, in words."""
         return name_day(self.since)
 
 
 class NightRow(Struct, frozen=True, kw_only=True):
-    """A night on one line."""
+    """One night as a row of the table."""
 
     night: str
     day: str
@@ -76,25 +76,25 @@ class NightRow(Struct, frozen=True, kw_only=True):
     spend: Spend
     spent: str
     status: str
-    """What became of its proposal; "" without one."""
+    """The state of the night's proposal, such as "waiting", or "" for a night without one."""
     has_page: bool
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """What the page over all nights says."""
+    """The contents of the page over all nights of a project."""
 
     project: str
     name: str
     said: str
-    """How corrections went, in one sentence."""
+    """One sentence on how often the person corrected the agent, at first and lately."""
     account: str
     waiting: str
-    """The night whose proposal waits, "" for none."""
+    """The night whose proposal waits for the person, or "" when none does."""
     weeks: tuple[Week, ...]
     curve: str
-    """The rates as a path of SVG."""
+    """The weekly rates as the path of an SVG curve."""
     grid: tuple[tuple[float, int], ...]
-    """Heights of the lines of the chart, each with its rate."""
+    """The horizontal lines of the chart: the height and the rate of each."""
     live: tuple[LiveRule, ...]
     asked: tuple[Asked, ...]
     nights: tuple[NightRow, ...]
@@ -112,9 +112,9 @@ def describe_history(
     statuses: Mapping[str, str] = {},
     pages: frozenset[str] = frozenset(),
 ) -> History:
-    """Return the view over all nights, which come the latest first.
+    """Return the view over all nights; ``reports`` come with the latest night first.
 
-    ``statuses`` tells what became of each proposal, and ``pages`` are the nights that have a page.
+    ``statuses`` maps a night to the state of its proposal, and ``pages`` are the nights that have a page.
     """
     weeks = _count_weeks(reports, sessions, live)
     most = max((100 * week.corrections / week.prompts for week in weeks if week.prompts >= FEW), default=0)
@@ -179,7 +179,7 @@ def _count_weeks(reports: Iterable[NightReport], sessions: Iterable[Session], li
 
 
 def _list_mondays(used: set[date]) -> Iterator[date]:
-    """Yield the Monday of every week from the first to the last of ``used``, at most of the latest ``MOST_WEEKS``."""
+    """Yield the Monday of each week from the first to the last of ``used``, for the latest ``MOST_WEEKS`` weeks."""
     if used:
         first = max(min(used), max(used) - timedelta(weeks=MOST_WEEKS - 1))
         for count in range((max(used) - first).days // 7 + 1):
@@ -202,7 +202,7 @@ def _place(week: Week, count: int, of: int, top: int) -> Week:
 
 
 def _compare_ends(weeks: Sequence[Week]) -> str:
-    """Return the rate of the last weeks beside that of the first ones; it is a fact, not a proof that rules helped."""
+    """Return a sentence on the rates of the first and the last weeks: a fact, not a proof that rules helped."""
     if not weeks:
         return "Too little was typed here so far to say how often you correct your agent."
     last = _compute_rate(weeks[-SPAN:])

@@ -10,25 +10,25 @@ from skillopt_sleep.reports.blocks import Cell, Items, Line, Page, Part, Section
 from skillopt_sleep.reports.formatting import list_left_out, number, plain, times
 
 FINDINGS = 3
-"""Findings of each kind on the first page."""
+"""Maximum findings of each kind on the first page."""
 
 WORDINGS = 3
-"""Wordings shown of one recurring request."""
+"""Maximum wordings shown for one recurring request."""
 
 SESSIONS = 4
-"""Sessions named of one recurring request."""
+"""Maximum sessions named for one recurring request."""
 
 CAUSES = 4
-"""Ways of correcting that are named."""
+"""Maximum number of ways of correcting that are named."""
 
 QUOTE_CHARACTERS = 110
-"""Characters shown of a person's words."""
+"""Maximum characters of a quotation of the person."""
 
 TITLE = "What your sessions tell"
 
 
 def describe_insights(found: Insights, *, everything: bool = False) -> Page:
-    """Return the first page, the latest corrections only where none recurs; ``everything`` has all findings."""
+    """Return the first page, with the latest corrections only if none recurs, or all findings if ``everything``."""
     if not found.prompts:
         nothing = (
             "Nothing yet: no prompt that you typed was found here. Work with your agent as usual and look again, or"
@@ -47,7 +47,7 @@ def describe_insights(found: Insights, *, everything: bool = False) -> Page:
 
 
 def count_insights(found: Insights) -> str:
-    """Return in one sentence how much was typed, and how much of it corrects the agent."""
+    """Return a sentence on the number of prompts and sessions, and the share of prompts that correct the agent."""
     if not found.prompts:
         return "No prompt that you typed was found."
     count = len(found.corrections)
@@ -76,7 +76,7 @@ def _list_counts(found: Insights, *, everything: bool) -> Iterator[Cell]:
 
 
 def _list_causes(corrections: Sequence[Correction]) -> Iterator[str]:
-    """Yield how the corrections were made, the most frequent way first."""
+    """Yield the ways in which the person corrected the agent, the most frequent one first."""
     causes = Counter(correction.cause for correction in corrections if correction.cause)
     if len(causes) > 1:
         ways = ", ".join(f"{cause} ({count})" for cause, count in causes.most_common(CAUSES))
@@ -113,7 +113,7 @@ def _describe_recurring(request: Recurring) -> Iterator[Cell]:
 
 
 def _list_latest(corrections: Sequence[Correction], most: int) -> tuple[Part, ...]:
-    """Return the latest corrections, those of one request together."""
+    """Return the latest corrections, grouped by the request they belong to."""
     requests: dict[tuple[str, str], list[Correction]] = {}
     for correction in corrections:
         requests.setdefault((correction.said.session_id, correction.asked), []).append(correction)

@@ -26,7 +26,7 @@ from skillopt_sleep.reports.rows import QUOTE_CHARACTERS, Outcome, TaskRow
 def paired_trials(report: NightReport, *verdicts: Verdict) -> tuple[TrialReport, ...]:
     """Return the trials of a night under the paired rule that ended in one of ``verdicts``.
 
-    All of them when none is named.
+    Without verdicts, return all trials under the paired rule.
     """
     return tuple(
         trial for trial in report.trials if trial.k is not None and (not verdicts or trial.decision.verdict in verdicts)
@@ -34,7 +34,7 @@ def paired_trials(report: NightReport, *verdicts: Verdict) -> tuple[TrialReport,
 
 
 def describe_trial(trial: TrialReport) -> str:
-    """One paired trial on one line without a full stop: its wins and losses over all nights, and the verdict."""
+    """Return one paired trial as one line without a full stop: wins and losses over all nights, and the verdict."""
     k, decision = trial.k or 0, trial.decision
     since = f" since night {plain(trial.since)}" if trial.since else ""
     tally = f"{Tally(wins=decision.wins, losses=decision.losses, ties=trial.ties or 0).in_words}{since}"
@@ -51,7 +51,7 @@ def describe_trial(trial: TrialReport) -> str:
 
 
 def describe_gains(report: NightReport) -> str:
-    """Return what the accepted trials of a night showed, and no more; "" when the paired rule accepted none."""
+    """Return sentences on what the accepted trials of a night showed, or "" when the paired rule accepted none."""
     return " ".join(_gain(trial) for trial in paired_trials(report, Verdict.ACCEPT))
 
 
@@ -76,7 +76,7 @@ def _gain(trial: TrialReport) -> str:
 
 
 def describe_regressions(trial: TrialReport) -> str:
-    """Return what replaying them again showed about the tasks that got worse under an accepted change."""
+    """Return sentences on the replays that repeated the tasks which got worse under an accepted change."""
     lost, unknown = len(trial.confirmed_regressions), len(trial.unconfirmed)
     said = []
     if lost:
@@ -96,7 +96,7 @@ def describe_regressions(trial: TrialReport) -> str:
 
 
 def describe_pending(pending: PendingReport, night: str = "") -> str:
-    """Return what an undecided change still needs; ``night`` is the night that reports it."""
+    """Return what an undecided change still needs to be proven; ``night`` is the night of the report."""
     since = "tonight" if pending.since == night else f"in night {plain(pending.since)}"
     nights = f", in {number(pending.nights, 'night')} so far" if pending.nights > 1 else ""
     if pending.you_said_so:
@@ -105,7 +105,7 @@ def describe_pending(pending: PendingReport, night: str = "") -> str:
 
 
 def describe_account(account: Account) -> str:
-    """Return how many rules were tried and proven here, and how many of those luck explains; "" before the first."""
+    """Return how many rules were tried and proven here and how many of them luck may explain, or "" before any."""
     if not account.tried:
         return ""
     if not account.accepted:
@@ -117,7 +117,7 @@ def describe_account(account: Account) -> str:
 
 
 def chance(k: int) -> str:
-    """Return the chance that a useless change ever reaches the score ``k``, rounded up: "5 %"."""
+    """Return the chance that a useless change ever reaches the score ``k``, as a percentage rounded up: "5 %"."""
     return f"{_round_up(100 * exact_error(k))} %"
 
 
@@ -127,7 +127,7 @@ def _round_up(value: float) -> str:
 
 
 def describe_audit(audit: NoiseReport) -> Iterator[str]:
-    """Yield how far the measurement can be trusted, a sentence or two each; nothing before anything was replayed."""
+    """Yield sentences on how far the measurements can be trusted, or nothing before the first replay."""
     if audit.repeats or audit.val_tasks:
         yield describe_noise(audit)
     if audit.drift < SUSPICIOUS:
@@ -140,7 +140,7 @@ def describe_audit(audit: NoiseReport) -> Iterator[str]:
 
 
 def describe_noise(audit: NoiseReport) -> str:
-    """Return how much results vary when nothing changed, and how large a gain has to be to be noticed."""
+    """Return sentences on how much results vary when nothing changed, and which gain would be noticed."""
     same_night = (
         ""
         if audit.differ_same_night is None
@@ -169,7 +169,7 @@ def describe_noise(audit: NoiseReport) -> str:
 
 
 def describe_position(audit: NoiseReport) -> str:
-    """Tell whether the judge prefers the answer it is shown first, or second."""
+    """Return sentences on whether the judge prefers the first or the second of two answers."""
     position = audit.position
     said = (
         f"The judge compared {number(position.judged, 'pair')} of answers in random order: the first answer won"
@@ -183,7 +183,7 @@ def describe_position(audit: NoiseReport) -> str:
 
 
 def describe_sealed(test: SealedTest) -> str:
-    """Return the result of the sealed test of an adopted change, or what it waits for."""
+    """Return the result of the sealed test of an adopted change, or the reason why the test still waits."""
     what = f"The change of night {plain(test.change)}"
     if test.why:
         so_far = f"; {number(test.attempts, 'try', 'tries')} so far" if test.attempts else ""
@@ -197,7 +197,7 @@ def describe_sealed(test: SealedTest) -> str:
 
 
 def describe_shortfall(shortfall: Shortfall) -> str:
-    """Return how many more tasks a verdict needs, and how many days of work that is; "" when there are enough."""
+    """Return how many more tasks a verdict needs and how many days of work they take, or "" when there are enough."""
     if not shortfall.missing:
         return ""
     days = f", about {number(shortfall.days, 'day')} of work at your pace" if shortfall.days else ""
@@ -207,7 +207,7 @@ def describe_shortfall(shortfall: Shortfall) -> str:
 
 
 def list_remarks(rows: Sequence[TaskRow], trials: Sequence[TrialReport]) -> Iterator[str]:
-    """Yield why each task got worse and whether it did again; and why others could not be measured."""
+    """Yield why each task got worse, and whether it did so again; then why tasks could not be measured."""
     again = {task: " It got worse in two more replays as well." for t in trials for task in t.confirmed_regressions}
     again |= {task: " Whether it would get worse again is not known." for t in trials for task in t.unconfirmed}
     for row in rows:
@@ -220,7 +220,7 @@ def list_remarks(rows: Sequence[TaskRow], trials: Sequence[TrialReport]) -> Iter
 
 
 def list_trials(report: NightReport) -> Iterator[str]:
-    """Yield what the strict rule decided; what the paired rule counted is said of each rule."""
+    """Yield a sentence on each decision of the strict rule; decisions of the paired rule are shown with each rule."""
     for trial in report.trials:
         if trial.k is None:
             yield f"The {DOCUMENTS.get(trial.document, plain(trial.document))}: {sentence(trial.decision.why)}"
@@ -229,7 +229,7 @@ def list_trials(report: NightReport) -> Iterator[str]:
 
 
 def list_trust(report: NightReport) -> Iterator[str]:
-    """Yield all changes tried so far, how noisy the tests are, the sealed test, and how many tasks are missing."""
+    """Yield sentences on all changes tried so far, the noise of the tests, the sealed test, and missing tasks."""
     if account := describe_account(report.account):
         yield f"In total: {account}"
     yield from describe_audit(report.audit)
@@ -240,7 +240,7 @@ def list_trust(report: NightReport) -> Iterator[str]:
 
 
 def describe_aa_test(trial: AATest) -> Page:
-    """Return what ``audit`` prints: the result of testing the user's files against themselves."""
+    """Return the page of ``audit``: the result of testing the user's files against themselves."""
     lines = [
         "Your files were tested against themselves, byte for byte the same: any difference is noise.",
         "",
@@ -262,14 +262,15 @@ def describe_aa_test(trial: AATest) -> Page:
 
 
 MAX_RULE = 160
-"""Characters of a rule in the report."""
+"""Maximum characters of a rule in the report."""
 
 
 class PartReport(Struct, frozen=True, kw_only=True):
-    """A whole file or one rule of it, and what its pairs showed.
+    """A whole file or one of its rules, and the results of the pairs that tested it.
 
-    ``better`` counts the pairs that went better with it, ``worse`` those that went better without it; ``requests`` are
-    the different ones that were measured. ``line`` is 0 for the whole file.
+    ``better`` counts the pairs that went better with the part, ``worse`` those that went better without it;
+    ``requests`` counts the different requests measured. ``line`` is the rule's line in the file, or 0 for the whole
+    file.
     """
 
     text: str
@@ -282,7 +283,7 @@ class PartReport(Struct, frozen=True, kw_only=True):
 
 
 class TryReport(Struct, frozen=True, kw_only=True):
-    """What ``try`` found out; ``whole`` compares the file with none, or with the file ``against``."""
+    """The results of ``try``; ``whole`` compares the file with no file, or with the file ``against``."""
 
     name: str
     path: str
@@ -292,20 +293,20 @@ class TryReport(Struct, frozen=True, kw_only=True):
     whole: PartReport
     rules: tuple[PartReport, ...]
     cut: str
-    """The cap that ended it early, "" when it is finished."""
+    """The cap that ended the command early, or "" when it finished."""
     spend: Spend = Spend()
     notes: tuple[str, ...] = ()
 
     @property
     def unfinished(self) -> str:
-        """Why the command should be run again, "" when it is done."""
+        """Why the command should be run again, or "" when it is finished."""
         parts = (self.whole, *self.rules)
         lost = all(part.effect is Effect.UNMEASURED for part in parts)
         return self.cut or ("too little could be measured" if lost else "")
 
 
 def describe_price(what: str, price: Expected, *, rules: int, requests: int, paid: int, cap: int) -> str:
-    """Return what it will cost to try ``what``, in a sentence, before it begins."""
+    """Return a sentence on the expected cost of trying ``what``, for printing before the first call."""
     parts = f"as a whole and without each of its {number(rules, 'rule')}" if rules else "as a whole"
     said = f"{what} {parts}, on {number(requests, 'different request')} of yours"
     said += f": {price.least:,} to {price.most:,} calls, most often about {price.usual:,}"
@@ -316,7 +317,7 @@ def describe_price(what: str, price: Expected, *, rules: int, requests: int, pai
 
 
 def describe_try(report: TryReport) -> Page:
-    """Return what ``try`` prints and keeps: what the file does as a whole, then its rules by their effect."""
+    """Return the page of ``try``: the effect of the file as a whole, then its rules ordered by their effect."""
     path, other = plain(report.path), plain(report.against or "no file")
     said = WORDS["effects of a file"][report.whole.effect].format(path=path, other=other)
     whole = f"{path} against {other}: {said} ({_count_pairs(report.whole)})."

@@ -1,9 +1,9 @@
 """Renders nights as files: ``report.md`` and the pages of a browser from templates, and what programs read as JSON.
 
-Everything quoted was written by others. Each kind of template escapes every value, so that it reads as written and can
-never become markup. A page stands alone: it loads nothing, its Content-Security-Policy allows only its own style and
-script by their digests, and what it shows is bounded. In ``diagnostics.json`` every key is always written, so a reader
-needs no defaults and the schema can require all of them.
+Everything quoted was written by others. Each kind of template escapes every value, so that the value reads as written
+and can never become markup. A page needs no other file: it loads nothing, its Content-Security-Policy allows only its
+own style and script by their digests, and its size is bounded. In ``diagnostics.json`` every key is always written, so
+a reader needs no defaults and the schema can require all keys.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 
 MOST_BYTES = 290_000
-"""Size of a page. One that quotes more shows fewer places of each rule in full."""
+"""Maximum size of a page in bytes; a larger page is rendered again with fewer places of each rule in full."""
 MOST_PLACES = (40, 16, 6, 2, 0)
-"""Places of a rule shown in full, fewer and fewer until the page is small enough."""
+"""Numbers of places shown in full for each rule, tried in turn until the page is small enough."""
 
 
 def render_report(report: NightReport) -> str:
-    """Return ``report.md``, with a final newline."""
+    """Return the contents of ``report.md``, with a final newline."""
     return str(_open_templates("md").get_template("report.md").render(night=describe_night(report), phases=PHASES))
 
 
 def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:
-    """Return the page of a night; ``options`` lead a command to the person's data, ``drawn`` names the state shown."""
+    """Return the page of a night; ``options`` lead commands to the person's data, ``drawn`` names the state shown."""
     page = ""
     for most in MOST_PLACES:
         page = _render_html("night.html", night=_limit_places(night, most), options=options, phases=PHASES, drawn=drawn)
@@ -61,7 +61,7 @@ def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:
 
 
 def render_index(history: History, *, options: str = "") -> str:
-    """Return the page over all nights."""
+    """Return the page over all nights of a project."""
     return _render_html("index.html", history=history, options=options, drawn="")
 
 
@@ -105,12 +105,12 @@ def render_training(summary: Mapping[str, Any], history: Sequence[Mapping[str, A
 
 
 def format_score(value: float | None) -> str:
-    """Return a score with three digits, a dash where there is none."""
+    """Return a score with three decimals, or a dash for None."""
     return "-" if value is None else f"{value:.3f}"
 
 
 def _draw_curve(start: float | None, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the points of a learning curve in a picture of 640 x 250, scores from 0 to 1 upwards."""
+    """Return the points of a learning curve in a picture of 640 x 250; scores rise from 0 at the bottom to 1."""
     width, height, left, top = 590.0, 210.0, 40.0, 12.0
 
     def place(step: int, score: float | None) -> tuple[float, float]:
@@ -157,7 +157,7 @@ def _read_asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return a text's digest as a content policy names it."""
+    """Return the digest of a text in the form that a Content-Security-Policy uses."""
     import hashlib  # noqa: PLC0415  it loads OpenSSL, and `status` names none
 
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
@@ -165,7 +165,7 @@ def _digest(text: str) -> str:
 
 @functools.cache
 def _open_templates(kind: str) -> Environment:
-    """Return the templates of a kind; jinja2 is imported only when something is rendered."""
+    """Return the templates of one kind; import jinja2 only now, when something is rendered."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
 
@@ -198,7 +198,7 @@ def _open_templates(kind: str) -> Environment:
 
 
 def _mark_code(text: str) -> str:
-    """Return a text for a page; what stands between backticks is marked as code."""
+    """Return a text as HTML in which the parts between backticks are marked as code."""
     from markupsafe import Markup  # noqa: PLC0415
 
     parts = drop_unprintable(text).split("`")
@@ -211,13 +211,13 @@ def _mark_code(text: str) -> str:
 
 
 def _fence(lines: Sequence[str]) -> str:
-    """Return a code block that nothing in it can end."""
+    """Return a Markdown code block whose fence no line of the text can close."""
     fence = "`" * max(3, 1 + longest_backtick_run("\n".join(lines)))
     return "\n".join((f"{fence}diff", *lines, fence))
 
 
 def _grade(row: HoldoutRow) -> str:
-    """Tell whether the task passed, and its score when that says more."""
+    """Return whether the task passed, with its score when the score says more."""
     if row.hard is None:
         return "not measured"
     partial = row.soft not in {None, row.hard}
@@ -228,17 +228,17 @@ def _grade(row: HoldoutRow) -> str:
 
 
 def render_diagnostics(report: NightReport) -> bytes:
-    """Return the file: indented JSON, keys in the order of ``NightReport``."""
+    """Return the contents of ``diagnostics.json``: indented JSON with keys in the order of ``NightReport``."""
     return msgspec.json.format(to_json(report), indent=2) + b"\n"
 
 
 def render_evidence(rows: Iterable[EvidenceRow]) -> bytes:
-    """``evidence.jsonl``: one rollout on each line, in order, with every key."""
+    """Return the contents of ``evidence.jsonl``: one rollout on each line, in order, with every key."""
     return b"".join(to_json(row) + b"\n" for row in rows)
 
 
 def build_schema() -> dict[str, Json]:
-    """JSON Schema (2020-12) of ``diagnostics.json``; descriptions are the docstrings of the classes."""
+    """Return the JSON Schema (2020-12) of ``diagnostics.json``; its descriptions are the docstrings of the classes."""
     generated = msgspec.json.schema(NightReport)
     definitions = {name: _close(definition) for name, definition in generated["$defs"].items()}
     night = definitions.pop("NightReport")
@@ -252,12 +252,12 @@ def build_schema() -> dict[str, Json]:
 
 
 def render_schema() -> bytes:
-    """Return the schema as the file that is published in docs/."""
+    """Return the schema as the text of the file that is published in docs/."""
     return msgspec.json.format(msgspec.json.encode(build_schema()), indent=2) + b"\n"
 
 
 def _close(definition: dict[str, Any]) -> dict[str, Any]:
-    """Put the description on one line; make an object require every key and allow no other."""
+    """Put a schema's description on one line; make an object require every key and allow no other."""
     closed = {**definition, "description": " ".join(definition["description"].replace("``", "`").split())}
     if "properties" in definition:
         properties = {

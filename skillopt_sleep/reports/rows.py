@@ -1,6 +1,6 @@
-"""What was tried, place by place: each test task before and after, and the answers of both sides with what differs.
+"""The places of a night's tests: each test task before and after, and the answers of both arms with their differences.
 
-Strings are safe to show (``plain``) but not yet escaped for Markdown or HTML.
+All strings are safe to show (``plain``) but not yet escaped for Markdown or HTML.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:  # what a night was made of takes longer to import than `statu
     from skillopt_sleep.night.outcome import Consolidated
 
 TASK_CHARACTERS = 90
-"""Characters of a task in a table."""
+"""Maximum characters of a task in a table."""
 SHORT = 60
-"""Characters of the person's words, and of the request before them, where both name a task."""
+"""Maximum characters of the person's words, and of the request before them, when both together name a task."""
 QUOTE_CHARACTERS = 160
-"""Characters of a quotation of the person, in Markdown and on the terminal."""
+"""Maximum characters of a quotation of the person, in Markdown and on the terminal."""
 ASKED_CHARACTERS = 400
-"""Characters of a request, and of what the person said about it, beside the answers."""
+"""Maximum characters of a request, and of the person's words about it, when shown beside the answers."""
 ANSWER_CHARACTERS = 1_200
-"""Characters shown of one answer."""
+"""Maximum characters of an answer on the page."""
 ANSWER_LINES = 40
 ALIKE = 0.3
-"""Least share of common words at which the differences between two answers are marked."""
+"""Minimum share of common characters at which the differences between two answers are marked."""
 
 OPERATIONS: Mapping[str, str] = WORDS["operations"]
-"""What an edit does to its document."""
+"""For each operation of an edit, the words for what it does to the document."""
 
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 class Outcome(enum.StrEnum):
-    """How one task fared with the change; the members are in the order in which reports list them."""
+    """The effect of a change on one task; the members are in the order in which reports list them."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -57,10 +57,10 @@ class Outcome(enum.StrEnum):
 
 
 class TaskRow(Struct, frozen=True, kw_only=True):
-    """One test task without and with the change."""
+    """One test task with its results without and with the change."""
 
     task: str
-    """The request, or at a moment what the person said; the task's id when the request is not known."""
+    """The request or, at a moment, what the person said; the task's id when neither is known."""
     label: TaskLabel | None
     before: HoldoutRow
     after: HoldoutRow
@@ -68,37 +68,37 @@ class TaskRow(Struct, frozen=True, kw_only=True):
 
 
 class Piece(NamedTuple):
-    """A part of an answer."""
+    """A part of an answer, marked when only one of two answers contains it."""
 
     text: str
     mark: str = ""
-    """``del`` for what only the old answer has, ``ins`` for what only the new one has, "" for what both have."""
+    """The mark: ``del`` for a part of the old answer alone, ``ins`` for one of the new answer alone, "" for both."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """One place at which a rule was tried tonight, with what the agent did there."""
+    """One place where a rule was tried tonight, with the agent's answers there."""
 
     outcome: Outcome
     kind: str
-    """What the place is to the rule: a moment of the person, another one where it applies, or a request."""
+    """The kind of place: "corrected by you", "another place where it applies" or "asked by you"."""
     day: str
-    """When the session was, in words; "" when unknown."""
+    """The day of the session in words, or "" when it is unknown."""
     asked: str
     said: tuple[str, ...]
-    """What the person said there."""
+    """The person's words at this place."""
     before: str
-    """The title of the old answer."""
+    """The heading above the old answer."""
     old: tuple[Piece, ...]
     new: tuple[Piece, ...]
-    """What the agent does with the rule."""
+    """The agent's answer with the rule."""
     without: str = ""
-    """What the agent does tonight without the rule, where ``old`` is what it did then."""
+    """The agent's answer without the rule tonight, when ``old`` is the recorded answer; otherwise ""."""
     why: str = ""
-    """The judge's reason about the answer with the rule, or why there is none."""
+    """The judge's reason about the answer with the rule, or why that answer has no score."""
 
 
 def list_tasks(report: NightReport) -> tuple[TaskRow, ...]:
-    """Return the tasks that tested the change; those that changed come first."""
+    """Return the tasks that tested the change, those with a different result first."""
     after = {row.id: row for row in report.holdout_detail.candidate}
     labels = {label.id: label for label in report.tasks}
     trial = _reported_trial(report)
@@ -117,7 +117,7 @@ def list_tasks(report: NightReport) -> tuple[TaskRow, ...]:
 
 
 def describe_task(label: TaskLabel) -> str:
-    """Say what a task is about: its request or, at a moment, what the person said there."""
+    """Return what a task is about: its request or, at a moment, what the person said there."""
     if not (label.moment and label.words):
         return plain(label.intent, QUOTE_CHARACTERS)
     said, asked = plain(label.words[0], SHORT), plain(label.intent, SHORT)
@@ -125,12 +125,12 @@ def describe_task(label: TaskLabel) -> str:
 
 
 def list_said(report: NightReport) -> tuple[PendingReport, ...]:
-    """Return the undecided rules that are standing wishes of the person, who may adopt them one by one."""
+    """Return the undecided rules that are standing wishes of the person; the person may adopt each one alone."""
     return tuple(pending for pending in report.pending if pending.you_said_so)
 
 
 def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
-    """Return the edits that were held back, without the pending ones, which reports list on their own."""
+    """Return the edits that were held back, without the undecided ones, which reports list in another place."""
     pending = {edit for change in report.pending for edit in change.edits}
     return tuple(
         held for held in report.held_edits if held.status is not EditStatus.PENDING or held.edit.id not in pending
@@ -138,7 +138,7 @@ def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
 
 
 def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | None = None) -> str:
-    """Say where a rule comes from and what came of it, in moments, of which ``shown`` are quoted; "" for none."""
+    """Return where a rule comes from (``shown`` corrections are quoted) and its results at moments, or "" for none."""
     labels = {label.id: label for label in report.tasks if label.moment}
     written = [labels[task] for task in applied.edit.task_ids if task in labels]
     lessons = {label.moment for label in written}
@@ -162,18 +162,18 @@ def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | Non
 
 
 def relative_to_project(path: str, project: str) -> str:
-    """Return a path as seen from the project when it lies inside, else unchanged."""
+    """Return a path relative to the project, or unchanged when it lies outside the project."""
     whole = PurePath(path)
     return plain(str(whole.relative_to(project)) if project and whole.is_relative_to(project) else path)
 
 
 def without_bullet(rule: str) -> str:
-    """Return a rule without its list mark."""
+    """Return a rule without the list mark at its beginning."""
     return plain(rule).removeprefix("- ")
 
 
 def name_day(day: str) -> str:
-    """Return an ISO date or moment as a person writes the day: "12 November 2026"; "" when it is none."""
+    """Return the day of an ISO date or time in words, as "12 November 2026", or "" for any other text."""
     try:
         found = date.fromisoformat(day[:10])
     except ValueError:
@@ -182,7 +182,7 @@ def name_day(day: str) -> str:
 
 
 def clip(text: str, most: int = ANSWER_CHARACTERS) -> str:
-    """Return the beginning of a text of several lines, safe to show, and say how much was left out."""
+    """Return the beginning of a text of several lines, safe to show, with a note on how much is left out."""
     lines = plain_lines(text[: 4 * most])
     head = "\n".join(lines[:ANSWER_LINES])[:most]
     left = len(text) - len(head)
@@ -191,7 +191,7 @@ def clip(text: str, most: int = ANSWER_CHARACTERS) -> str:
 
 
 def list_places(outcome: Consolidated | None) -> dict[str, tuple[Place, ...]]:
-    """Return the places at which each rule was tried tonight, by the rule's id; those that got worse come first."""
+    """Return, by the id of each rule, the places where it was tried tonight, those that got worse first."""
     if outcome is None:
         return {}
     tasks = {task.id: task for task in (*outcome.pools.train, *outcome.pools.val)}
@@ -227,7 +227,7 @@ def _count_outcome(task: str, pairs: Sequence[tuple[ReplayResult, ReplayResult]]
 def _choose_pair(
     pairs: Sequence[tuple[ReplayResult, ReplayResult]], outcome: Outcome
 ) -> tuple[ReplayResult, ReplayResult]:
-    """Return the pair that shows the outcome best: with the largest gain, or loss."""
+    """Return the pair of replays that shows the outcome best: the one with the largest gain, or loss."""
 
     def gain(pair: tuple[ReplayResult, ReplayResult]) -> float:
         old, new = pair[0].score, pair[1].score
@@ -260,9 +260,9 @@ def _describe_place(task: TaskRecord, old: ReplayResult, new: ReplayResult, outc
 
 
 def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Return both texts in pieces, with the words marked that only one of them has.
+    """Return both texts in pieces, in which the words that only one text contains are marked.
 
-    Texts that have little in common are left unmarked: all of them would be.
+    Two texts with little in common are left unmarked, because nearly every word would be marked.
     """
     from rapidfuzz.distance import Indel  # noqa: PLC0415  only a page needs it
 
@@ -277,7 +277,7 @@ def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece
 
 
 def _mark(runs: Sequence[tuple[str, str]], mark: str) -> tuple[Piece, ...]:
-    """Join runs of words to pieces; a blank between two marked words belongs to the mark."""
+    """Join runs of words into pieces; a blank between two marked words is marked too."""
     pieces: list[Piece] = []
     for index, (tag, text) in enumerate(runs):
         is_gap = text == " " and 0 < index < len(runs) - 1
@@ -290,14 +290,14 @@ def _mark(runs: Sequence[tuple[str, str]], mark: str) -> tuple[Piece, ...]:
 
 
 def _reported_trial(report: NightReport) -> TrialReport | None:
-    """Return the trial that the task details belong to: the last accepted one, else the last."""
+    """Return the trial whose tasks are reported in detail: the last accepted one, or the last one, or None."""
     trials = [trial for trial in report.trials if trial.decision.pairs]
     accepted = [trial for trial in trials if trial.decision.verdict is Verdict.ACCEPT]
     return next(reversed(accepted or trials), None)
 
 
 def _counted_outcome(task: str, trial: TrialReport | None) -> Outcome | None:
-    """Return how the paired rule counted a task; None when it counted none of its pairs, or another rule decided."""
+    """Return how the paired rule counted a task, or None when it counted no pair of it or another rule decided."""
     if trial is None or trial.k is None:
         return None
     won, lost = task in trial.improved, task in trial.worsened
@@ -312,9 +312,9 @@ def _compare(before: HoldoutRow, after: HoldoutRow, metric: str) -> Outcome:
 
 
 def _score(row: HoldoutRow, metric: str) -> float | None:
-    """Return the compared number.
+    """Return the score that the gate compares, or None when the row was not measured.
 
-    Mixed uses equal weights: any other weight orders alike unless hard and soft disagree.
+    A mixed score has equal weights here; other weights give another order only where hard and soft disagree.
     """
     if row.hard is None or row.soft is None:
         return None

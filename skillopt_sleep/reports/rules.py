@@ -1,6 +1,6 @@
-"""The rules of a night as a reader meets them: in groups by how they ended, each with the words it rests on.
+"""The rules of a night as a reader sees them: in groups by their outcome, each with the person's words behind it.
 
-Strings are plain: on one line, bounded, without control or bidirectional characters, but not escaped.
+All strings are plain: on one line, bounded, without control or bidirectional characters, but not escaped.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from skillopt_sleep.reports.rows import (
 )
 
 QUOTES = 3
-"""Quotations shown for one rule; the evidence file has all of them."""
+"""Maximum quotations for one rule; the evidence file contains all of them."""
 RULE_CHARACTERS = 2_000
 REASON_CHARACTERS = 400
 MOST = 60
-"""Rules of one group in a report."""
+"""Maximum rules of one group in a report."""
 
 
 class State(enum.StrEnum):
-    """What became of a rule; the members are in the order in which reports list them."""
+    """The outcome of a rule; the members are in the order in which reports list them."""
 
     PROVEN = "proven"
     UNTESTED = "untested"
@@ -50,54 +50,54 @@ class State(enum.StrEnum):
 
 
 class Quote(Struct, frozen=True, kw_only=True):
-    """What the person said, and where."""
+    """The person's words, with the day and the session in which they were typed."""
 
     words: str
     day: str = ""
-    """In words, "" when unknown."""
+    """The day in words, or "" when it is unknown."""
     session: str = ""
-    """The agent and the beginning of the session's id."""
+    """The name of the agent and the beginning of the session's id."""
 
 
 class RuleView(Struct, frozen=True, kw_only=True):
-    """One rule with everything that is known of it."""
+    """One rule of a night with its origin, tests and outcome."""
 
     id: str
-    """The id of the edit; "" when it cannot be named in a command."""
+    """The id of the edit, or "" when no command can name the edit."""
     state: State
     text: str
     does: str
-    """What happens to which document: "new in the skill"."""
+    """The effect on a document in words, such as "new in the skill"."""
     path: str = ""
-    """The document's file, "" when nothing is staged for it."""
+    """The path of the document's file, or "" when no change of the document is proposed."""
     instead_of: str = ""
-    """The rule that is replaced, "" when none is."""
+    """The old rule that this rule replaces, or "" when it replaces none."""
     reason: str = ""
     quotes: tuple[Quote, ...] = ()
-    """The person's own corrections that the rule rests on."""
+    """The person's own corrections from which the rule was written."""
     why: str = ""
-    """Why it ended as it did, or what it still needs."""
+    """The reason for the rule's outcome, or what it still needs to be proven."""
     moments: str = ""
-    """What came of it where the person stepped in, and where its lesson applies besides."""
+    """The rule's results at the person's moments and at other places where it applies, in words."""
     wins: int = 0
     losses: int = 0
     ties: int = 0
-    """Pairs of replays over all nights."""
+    """Number of pairs of replays without a winner, over all nights; ``wins`` and ``losses`` count the others."""
     requests: int = 0
-    """Different requests it was tried at, in all nights."""
+    """Number of different requests on which the rule was tried, over all nights."""
     trial: str = ""
-    """The comparison on one line."""
+    """The rule's trial on one line: wins, losses and verdict."""
     odds: str = ""
-    """How often chance alone proves a useless rule; "" for one that is not proven."""
+    """A sentence on how often chance alone proves a useless rule, or "" for a rule that is not proven."""
     cost: str = ""
-    """What trying it took tonight."""
+    """The replays that trying the rule took tonight, in words."""
     places: tuple[Place, ...] = ()
     live: str = ""
-    """Since when it is live, in words; "" when it is not."""
+    """The day since which the rule is live, in words, or "" when it is not live."""
 
     @property
     def tally(self) -> str:
-        """The pairs in words: "9 better, none worse, 2 the same"; "" before any."""
+        """The results of all pairs in words, as "9 better, none worse, 2 the same", or "" before the first pair."""
         if not self.wins + self.losses + self.ties:
             return ""
         said = f"{self.wins or 'none'} better, {self.losses or 'none'} worse, {self.ties or 'none'} the same"
@@ -108,7 +108,7 @@ class RuleView(Struct, frozen=True, kw_only=True):
 
     @property
     def adopt(self) -> str:
-        """The options that adopt it, "" when it cannot be chosen."""
+        """The options with which `adopt` applies the rule, or "" when it cannot be adopted alone."""
         if not self.id or self.live:
             return ""
         return {State.DROPPED: "", State.WAITING: "", State.PROMISING: f"--edit {self.id} --undecided"}.get(
@@ -117,7 +117,7 @@ class RuleView(Struct, frozen=True, kw_only=True):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """The rules that ended alike."""
+    """The rules with the same outcome, with a title and a note."""
 
     state: State
     title: str
@@ -128,9 +128,9 @@ class Group(Struct, frozen=True, kw_only=True):
 def list_groups(
     report: NightReport, places: Mapping[str, tuple[Place, ...]], live: Mapping[str, str]
 ) -> Iterator[Group]:
-    """Yield the rules of the night, those that ended alike together.
+    """Yield the rules of the night in groups, one for each outcome.
 
-    ``places`` has the answers by the id of the edit, and ``live`` tells since when an edit is live.
+    ``places`` has the answers by the id of the edit, and ``live`` the time since which an edit is live, by its id.
     """
     rules: defaultdict[State, list[RuleView]] = defaultdict(list)
     tested = report.gate_mode != "off"
@@ -192,7 +192,7 @@ def _describe_rule(
 
 
 def _describe_unseen(pending: PendingReport, state: State) -> list[RuleView]:
-    """Return rules that tonight only carried on; what else is known of them is in the nights that tried them."""
+    """Return views of undecided rules that were not tried tonight; the nights that tried them know more about them."""
     document = DOCUMENTS.get(pending.document, plain(pending.document))
     return [RuleView(id="", state=state, text=_clip_rule(rule), does=f"for the {document}") for rule in pending.rules]
 
@@ -207,7 +207,7 @@ def _clip_rule(text: str) -> str:
 
 
 def _list_quotes(edit: EditRecord, report: NightReport, *, wishes_first: bool) -> tuple[Quote, ...]:
-    """Return what the person said where the rule comes from; what shares no word with it only if nothing does."""
+    """Return the person's words behind a rule; words that share no term with the rule are used only if none does."""
     from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` compares no texts
 
     wanted = find_heavy(f"{edit.text} {edit.anchor}")

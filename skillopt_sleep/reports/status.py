@@ -1,6 +1,6 @@
 """The state of a project between two nights: the last nights, what waits for the user, and the schedule.
 
-``status`` prints all of it; ``schedule`` and ``doctor`` print the schedule alone.
+``status`` prints all of it; ``schedule`` and ``doctor`` print only the schedule.
 """
 
 from __future__ import annotations
@@ -29,61 +29,61 @@ from skillopt_sleep.scheduling.due import Attempt, DaemonState, Outlook, Schedul
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """Why the last nights of a project failed."""
+    """The reason why the last nights of a project failed."""
 
     key: str
-    """Names the last of them, so that it is shown once."""
+    """The key of the last failed night, by which each failure is shown only once."""
     nights: int
     """Number of nights in a row that failed."""
     why: str
-    """The cause of the last one."""
+    """The cause of the last failure."""
     now: str
-    """What to do about it, in sentences."""
+    """Sentences on what the user can do about the failure."""
     log: str
-    """The file with the details."""
+    """The path of the file with the details."""
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """What ``status`` prints."""
+    """The state of a project, as ``status`` prints it."""
 
     project: str
     nights: tuple[NightReport, ...] = ()
-    """The nights of the project, the latest first."""
+    """Reports of the project's nights, the latest first."""
     proposals: tuple[str, ...] = ()
     """Nights whose proposal can still be adopted."""
     adopted: tuple[str, ...] = ()
     """Nights that are adopted and can be reverted."""
     waiting: int = 0
-    """Sessions in the inbox."""
+    """Number of sessions in the inbox that no night has read."""
     fresh: int = 0
-    """Tasks that no finished night has used."""
+    """Number of tasks that no finished night has used."""
     pending: tuple[PendingReport, ...] = ()
-    """Changes that are not decided yet."""
+    """Changes that are still undecided."""
     account: Account = Account()
-    """All changes tried so far, added up."""
+    """The sums over all changes tried so far."""
     sealed: tuple[SealedTest, ...] = ()
-    """Adopted changes scored on sealed tasks, the latest first."""
+    """Results of the sealed tests of adopted changes, the latest first."""
     running: bool = False
     failure: Failure | None = None
-    """None when the last night did not fail."""
+    """The reason why the last nights failed, or None when the last night did not fail."""
     schedule: Outlook | None = None
-    """None when nothing is scheduled."""
+    """The schedule of the project, or None when nothing is scheduled."""
 
 
 HEAD = ("night", "ended", "score", "calls", "money", "proposal")
 
 NIGHTS, PENDING = 5, 3
-"""Nights and undecided changes on the first page."""
+"""Maximum nights and undecided changes on the first page."""
 
 SEALED = 3
-"""Sealed tests shown, the latest."""
+"""Maximum sealed tests on the page, the latest ones."""
 
 SIGNAL_CODES = frozenset({129, 130, 143})
-"""Exit codes of a night that a signal ended: hang-up, Ctrl-C, SIGTERM."""
+"""Exit codes of a night that a signal ended: SIGHUP, SIGINT (Ctrl-C) or SIGTERM."""
 
 
 def describe_status(status: Status, *, everything: bool = False) -> Page:
-    """Return what waits for the user, the last nights and what the next one does; ``everything`` leaves nothing out."""
+    """Return the page on what waits for the user, the last nights and the next one; ``everything`` omits nothing."""
     nights = len(status.nights) if everything else NIGHTS
     rows = [_row(night, status) for night in status.nights[:nights]]
     table = [Table(HEAD, rows, elastic=1)] if rows else []
@@ -131,7 +131,7 @@ def _needs(change: PendingReport) -> Cell:
 
 
 def _list_waiting(status: Status) -> Iterator[Facts | Cell]:
-    """Yield what waits for the user, and what waits for the next night."""
+    """Yield lines on what waits for the user, and on what waits for the next night."""
     if not status.nights:
         yield "No night yet. Begin with:"
         yield Facts([*WORDS["first steps"].items()])
@@ -157,7 +157,7 @@ def _list_waiting(status: Status) -> Iterator[Facts | Cell]:
 
 
 def describe_failure(failure: Failure) -> Iterator[Cell]:
-    """Yield why the last nights failed, what to do, and where the details are."""
+    """Yield lines on why the last nights failed, what to do, and where the details are."""
     which = "The last night" if failure.nights == 1 else f"Each of the last {failure.nights} nights"
     yield Line(f"FAILED: {which} failed: {plain(failure.why).rstrip('.')}.", Tone.BAD)
     yield f"  {plain(failure.now)}"
@@ -165,9 +165,10 @@ def describe_failure(failure: Failure) -> Iterator[Cell]:
 
 
 def _list_trust(status: Status, *, everything: bool) -> Iterator[Cell]:
-    """Yield all changes tried so far and, on request, how far the tests can be trusted.
+    """Yield lines on all changes tried so far and, if ``everything``, on how far the tests can be trusted.
 
-    Tasks are asked for only while nothing is proven: beside an accepted night, "one more task" would contradict it.
+    More tasks are asked for only while no rule is proven: beside an accepted night, "one more task" would contradict
+    it.
     """
     if account := describe_account(status.account):
         yield account
@@ -186,7 +187,7 @@ def _tone(line: str) -> Cell:
 
 
 def describe_installed(schedule: Schedule, data_dir: Path) -> Page:
-    """Return what ``schedule`` prints after it installed the schedule."""
+    """Return the page that ``schedule`` prints after it has installed the schedule."""
     shared = schedule.shared_caps
     later = f", or up to {number(schedule.jitter, 'minute')} later" if schedule.jitter else ""
     lines = (
@@ -200,7 +201,7 @@ def describe_installed(schedule: Schedule, data_dir: Path) -> Page:
 
 
 def describe_schedule(outlook: Outlook) -> Iterator[str]:
-    """When the nights of a project run; problems come first, in capitals."""
+    """Yield lines on when the nights of a project run, with problems first, in capitals."""
     if not outlook.scheduled:
         yield (
             f"This project is not in the nightly schedule, which has {number(outlook.others, 'other project')}:"
@@ -236,7 +237,7 @@ def _last(attempt: Attempt | None) -> str:
 
 
 def describe_exit(code: int) -> str:
-    """Return how a scheduled night ended, from its exit code."""
+    """Return in words how a scheduled night with this exit code ended."""
     return str(WORDS["exit codes"].get(str(code), f"with exit {code}"))
 
 

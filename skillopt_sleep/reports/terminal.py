@@ -22,7 +22,7 @@ from skillopt_sleep.reports.rules import Group, RuleView, State
 from skillopt_sleep.reports.view import NightView
 
 MOST = {State.PROVEN: 3, State.UNTESTED: 3, State.SAID: 2, State.PROMISING: 1, State.WAITING: 1}
-"""Rules on the first screen, by what became of them; of any other kind it shows only how many there are."""
+"""Maximum rules on the first screen, by outcome; of other outcomes, only the number of rules is shown."""
 MOST_NOTES = 2
 
 
@@ -34,10 +34,10 @@ def describe_screen(
     again: Sequence[str] = (),
     everything: bool = True,
 ) -> Page:
-    """Return the night as a page for a terminal; without ``everything`` it fits a screen.
+    """Return a night as a page for a terminal; without ``everything`` the page fits on one screen.
 
-    ``program`` is how this program is called here, ``place`` the options that lead a command to this night, and
-    ``again`` the options of this run, all of which a run that continues it needs.
+    ``program`` is the command that calls this program here, ``place`` the options that lead a command to this night,
+    and ``again`` all options of this run, which a command that continues the run needs.
     """
     steps = [(_complete(command, program, place, again), effect) for command, effect in night.steps]
     loads = [Line(f"{night.loads} {night.loads_why}".rstrip(), _tone_loading(night))] if night.loads else []
@@ -61,7 +61,7 @@ def _tone_loading(night: NightView) -> Tone:
 
 
 def _complete(command: str, program: str, place: str, again: Sequence[str]) -> str:
-    """Return the command with the options it needs here; options it already names keep their value."""
+    """Return the command with the options that it needs here; options already in the command keep their value."""
     words = command.split()
     if words[1:2] == ["run"] and again:
         command = " ".join([command, *(option for option in again if option.split()[0] not in words)])
@@ -96,7 +96,7 @@ def _describe_rule(rule: RuleView, adopt: str, *, everything: bool) -> Iterator[
 
 
 def _list_tests(night: NightView) -> Iterator[Part]:
-    """Yield every comparison, and the requests that the change made a difference to."""
+    """Yield each comparison, and the requests that had another result with the change."""
     yield from night.trials
     rows = [row for row in night.tasks if row.outcome not in {Outcome.SAME, Outcome.UNMEASURED}]
     if rows:

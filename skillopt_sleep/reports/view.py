@@ -1,4 +1,4 @@
-"""The view model of a night: everything a report says about it, which every report is rendered from.
+"""The view model of a night: all contents of a report, from which every form of report is rendered.
 
 All strings are plain: on one line or clipped, without control or bidirectional characters, but not yet escaped for
 Markdown, HTML or a terminal.
@@ -51,17 +51,17 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.outcome import Consolidated
 
 DIFF_LINES = 120
-"""Lines of one file's diff in a report."""
+"""Maximum lines of one file's diff in a report."""
 DIFF_CHARACTERS = 400
-"""Characters of one line of a diff."""
+"""Maximum characters of one line of a diff."""
 MISSING_FOLDER = "no such folder"
-"""The reason a source gives for a folder that does not exist."""
+"""The reason that a source reports for a folder that does not exist."""
 EXAMPLES = 2
-"""Examples named for each reason why something was left out."""
+"""Maximum examples for each reason why something was left out."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """A request that the person makes again and again."""
+    """A request that the person makes again and again, with the number of sessions."""
 
     words: str
     sessions: int
@@ -69,56 +69,56 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class NightView(Struct, frozen=True, kw_only=True):
-    """What every report of a night says."""
+    """The contents of every report of a night."""
 
     night: str
     project: str
     name: str
-    """The project's folder, by name."""
+    """The name of the project's folder."""
     started: str
-    """To the minute, in UTC."""
+    """The start of the night in UTC, to the minute."""
     day: str
     ending: Ending
     title: str
     said: str
-    """The whole night in one sentence."""
+    """One sentence on the whole night."""
     text: str
     limits: tuple[str, ...]
-    """What limits the verdict, a sentence each."""
+    """Sentences on what limits the verdict."""
     loads: str
-    """Whether the agent loads what is proposed, "" when nothing is."""
+    """A text on whether the agent loads what is proposed, or "" when nothing is proposed."""
     is_loaded: bool
     not_loaded: bool
-    """Whether the rules would not reach the agent."""
+    """Whether the proposed rules would not reach the agent."""
     loads_why: str
     now: str
     steps: tuple[tuple[str, str], ...]
-    """Commands to run next, each with what it does."""
+    """Commands to run next, each with its effect."""
     status: str
-    """What became of the proposal: ``waiting``, ``adopted``, ``reverted``, "" without one."""
+    """The state of the proposal: ``waiting``, ``adopted`` or ``reverted``, or "" without a proposal."""
     groups: tuple[Group, ...]
     asked: tuple[Asked, ...]
     facts: tuple[tuple[str, str], ...]
-    """Figures for the top of a page, each with what it counts."""
+    """Figures for the top of a page, each with the name of what it counts."""
     tasks: tuple[TaskRow, ...]
-    """The requests that tested the change, before and after."""
+    """The requests that tested the change, each with its results before and after."""
     remarks: tuple[str, ...]
     trials: tuple[str, ...]
     trust: tuple[str, ...]
     read: str
     kept: tuple[str, ...]
-    """What waits for a later night, or belongs elsewhere."""
+    """Sentences on what is kept for a later night, or belongs to another project."""
     left_out: tuple[tuple[str, str, tuple[str, ...]], ...]
-    """What was skipped: how much, why, and examples."""
+    """What was skipped: for each reason the number, the reason and examples."""
     costs: tuple[tuple[str, str, str], ...]
-    """What was used of each cap."""
+    """The amount used of each cap: name, amount and cap."""
     cost_remarks: tuple[str, ...]
     phases: tuple[tuple[str, ...], ...]
     first_error: str
     agents: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
     changes: tuple[tuple[str, tuple[str, ...], int], ...]
-    """Each changed file with its diff, and how many lines of it are not shown."""
+    """Each changed file with the lines of its diff, and the number of lines left out."""
 
 
 def describe_night(
@@ -131,8 +131,8 @@ def describe_night(
 ) -> NightView:
     """Return the view of a night.
 
-    ``outcome`` has the answers at every place, as long as the night is kept; ``asked`` are requests that recur,
-    ``live`` tells since when an edit is live, and ``status`` what became of the proposal.
+    ``outcome`` has the answers at every place, or is None once they are deleted; ``asked`` are recurring requests,
+    ``live`` has the time since which an edit is live, by its id, and ``status`` is the state of the proposal.
     """
     headline = summarize_night(report)
     groups = tuple(list_groups(report, list_places(outcome), live))
@@ -177,7 +177,7 @@ def describe_night(
 
 
 def _summarize(headline: Headline, groups: Sequence[Group]) -> str:
-    """Return the night in one sentence: how many rules ended how, or what the headline says."""
+    """Return a sentence on the night: the number of rules with each outcome, or else the headline."""
     rules = {group.state: group.rules for group in groups}
     proven = rules.get(State.PROVEN, ())
     tried = sum(len(rules.get(state, ())) for state in (State.WAITING, State.PROMISING, State.SAID))
@@ -229,7 +229,7 @@ def _list_kept(report: NightReport) -> Iterator[str]:
 
 
 def _list_left_out(report: NightReport) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    """Return what was skipped or refused, by reason, the most frequent first."""
+    """Return what was skipped or refused for each reason, the most frequent reason first."""
     total: Counter[tuple[str, str]] = Counter()
     examples: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for skip in report.skipped:

@@ -1,9 +1,9 @@
-"""What ``watch`` prints: whether a person corrects the agent less often since a rule was adopted.
+"""The page of ``watch``: whether a person corrects the agent less often since a rule was adopted.
 
-A rule is proven on replays; whether it helps in daily work shows only in the sessions. Nothing but counting happens
-here, without a model. A prompt counts for a rule when it is one of the corrections that the rule was written from,
-word for word, or when it is a correction that resembles the rule, or those words, in more than the phrases people use
-around any complaint. What a rule was written from was said before it, even if no prompt with a time holds it any more.
+Replays prove a rule; only the sessions show whether it helps in daily work. This module only counts, without a model. A
+prompt counts for a rule when it repeats, word for word, a correction from which the rule was written, or when it is a
+correction that resembles the rule or those words in more than the phrases of any complaint. The corrections behind a
+rule count as made before it, even if no prompt with a recorded time contains them any more.
 """
 
 from __future__ import annotations
@@ -25,100 +25,100 @@ from skillopt_sleep.reports.blocks import Cell, Items, Line, Page, Section, Tone
 from skillopt_sleep.reports.formatting import number, plain
 
 ENOUGH = 3.0
-"""Corrections that would have to be expected, had nothing changed, before their absence means anything."""
+"""Corrections to be expected if nothing had changed, below which having fewer of them means nothing."""
 
 TERMS_NEEDED = 0.5
-"""Share of a rule's own terms that a correction must name to count for it."""
+"""Minimum share of a rule's distinctive terms that a correction must contain to count for the rule."""
 
 CHANCE = 0.05
-"""Probability up to which fewer corrections are taken for more than chance."""
+"""Maximum probability at which a decrease of corrections counts as more than chance."""
 
 CHARACTERS = 90
-"""Characters shown of a rule."""
+"""Maximum characters of a rule on the page."""
 
 RULES = 4
-"""Rules on the first page."""
+"""Maximum rules on the first page."""
 
 TITLE = "How often you made corrections like each rule, per 100 prompts you typed in this project"
 
 WORDS_OF_A_PART = 2
-"""Words of content by which a correction is known within a longer prompt; with fewer it must be the whole prompt."""
+"""Minimum content words of a correction that may be a part of a prompt; a shorter one must be the whole prompt."""
 
 READ = 4_000
-"""Characters of a prompt in which a correction is looked for; what follows is pasted."""
+"""Characters at the start of a prompt in which a correction is searched for; the rest is usually pasted."""
 
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 class WatchState(enum.StrEnum):
-    """What the counts say about a rule."""
+    """The conclusion from the counted corrections about a rule."""
 
     FELL = "fell"
-    """Fewer corrections than chance explains."""
+    """Corrections became fewer, and chance hardly explains it."""
     UNCLEAR = "unclear"
-    """Fewer, but chance may explain it."""
+    """Corrections became fewer, but chance may explain it."""
     DID_NOT_FALL = "did not fall"
-    """As many as before or more: the rule does not help, or is ignored."""
+    """Corrections did not become fewer: the rule does not help, or is ignored."""
     EARLY = "early"
-    """Too little was typed since."""
+    """Too few prompts were typed since the rule went live."""
     NEVER_SAID = "never said"
-    """No earlier prompt is recognized as such a correction, so there is nothing to compare with."""
+    """No earlier prompt is recognised as a correction of this kind, so nothing can be compared."""
 
 
 TONES = {WatchState.FELL: Tone.GOOD, WatchState.DID_NOT_FALL: Tone.BAD}
 
 
 class LiveRule(Struct, frozen=True, kw_only=True):
-    """One adopted edit."""
+    """One adopted edit that is live."""
 
     edit: EditRecord
     night: str
     path: str
     adopted_at: str
-    """ISO 8601, UTC."""
+    """The time of the adoption, in ISO 8601 and UTC."""
     words: tuple[str, ...] = ()
-    """The person's own words it was learnt from."""
+    """The person's own words from which the rule was written."""
     how: str = ""
-    """By whose word it went live, "" when a gate had accepted it."""
+    """How the rule went live without a gate, such as by the person's word; "" when a gate had accepted it."""
     lived: tuple[tuple[str, str], ...] = ()
-    """Earlier times when it was live and was reverted again: from and until, ISO 8601."""
+    """Earlier periods in which the rule was live until it was reverted: pairs of start and end, in ISO 8601."""
 
     @property
     def text(self) -> str:
-        """The rule; for a deletion, the rule that was removed."""
+        """The text of the rule or, for a deletion, of the removed rule."""
         return self.edit.text or self.edit.anchor
 
 
 class Period(Struct, frozen=True, kw_only=True):
-    """Corrections that count for a rule among all prompts typed in a stretch of time."""
+    """All prompts typed in a period, and those of them that are corrections for a rule."""
 
     prompts: int = 0
     corrections: int = 0
 
     @property
     def rate(self) -> float | None:
-        """Corrections per 100 prompts; None when nothing was typed."""
+        """Corrections per 100 prompts, or None when nothing was typed."""
         return 100 * self.corrections / self.prompts if self.prompts else None
 
 
 class Watched(Struct, frozen=True, kw_only=True):
-    """A rule and the corrections that count for it, before and since it went live."""
+    """A rule with the corrections that count for it, before and since it went live."""
 
     rule: LiveRule
     before: Period
     after: Period
     state: WatchState
     p: float | None = None
-    """The chance of so few since, had nothing changed; None when nothing can be said."""
+    """The probability of so few corrections if nothing had changed, or None when it was not computed."""
     missing: int = 0
-    """Prompts still to be typed before anything can be said."""
+    """Number of prompts still to be typed before a conclusion is possible."""
 
 
 def compare_corrections(rules: Sequence[LiveRule], sessions: Iterable[Session]) -> tuple[Watched, ...]:
-    """Count for each rule, in the order given, over the sessions of the project where it is live.
+    """Return for each rule, in the given order, the counts over the sessions of the project where the rule is live.
 
-    Prompts without a recorded time, choices in dialogues and headless runs do not count, nor does what was typed while
-    a rule was live an earlier time.
+    Prompts without a recorded time, choices in dialogues and headless runs do not count, and neither do prompts typed
+    in an earlier period in which the rule was live.
     """
     turns = [
         (moment, turn)
@@ -155,25 +155,25 @@ def _watch_rule(
 
 
 class _Quote(Struct, frozen=True, kw_only=True):
-    """Words to find in prompts, folded."""
+    """Words that are searched for in prompts, in the form that ``_fold`` returns."""
 
     words: str
     is_cut: bool
-    """Whether the end was cut off."""
+    """Whether the end of the words was cut off."""
     may_be_part: bool
-    """Whether it says enough to be known within a longer prompt; "no, again" does not."""
+    """Whether the words are distinctive enough to be found inside a longer prompt; "no, again" is not."""
 
     def stands_in(self, typed: str) -> bool:
-        """Tell whether a folded prompt holds it."""
+        """Tell whether a folded prompt contains the words."""
         if self.is_cut:
             return typed.startswith(self.words)
         return typed == self.words or (self.may_be_part and f" {self.words} " in f" {typed} ")
 
 
 def _list_quotes(rule: LiveRule) -> tuple[_Quote, ...]:
-    """Return the rule and the corrections it was written from.
+    """Return the rule and the corrections from which it was written, as words to search for.
 
-    Corrections of its tasks that share no word with the rule are left out, unless none does, as after a translation.
+    Corrections that share no term with the rule are left out, unless none does, as after a translation.
     """
     about = _weighty_terms(rule.text)
     own = [words for words in rule.words if about & _weighty_terms(words)] or rule.words
@@ -189,7 +189,7 @@ def _list_quotes(rule: LiveRule) -> tuple[_Quote, ...]:
 
 
 def _fold(words: str) -> str:
-    """Return the words alone, without case, punctuation and spaces of any kind between them."""
+    """Return the beginning of a text in lower case, with one space in place of all punctuation and white space."""
     return _BETWEEN_WORDS.sub(" ", words[:READ].casefold()).strip()
 
 
@@ -201,11 +201,11 @@ def _is_about(prompt: str, rule: LiveRule, marks: tuple[frozenset[str], float]) 
 
 
 def _find_marks(rule: LiveRule, rules: Sequence[LiveRule]) -> tuple[frozenset[str], float]:
-    """Return the terms that tell complaints about a rule from others phrased alike, and how many of them it takes.
+    """Return the terms that tell complaints about a rule from similar complaints, and how many terms are needed.
 
-    They are the terms that the rule and the person's words for it share: a phrase such as "you forgot ... again" is no
-    part of a rule. A term that another rule has too tells nothing, unless no other is left. When rule and words share
-    no term, one of the words' own is enough.
+    They are the terms common to the rule and the person's words for it: phrases such as "you forgot ... again" are not
+    in the rule. Terms of another rule are left out, unless no other term remains. When the rule and the words share no
+    term, one term of the words is enough.
     """
     own = _weighty_terms(rule.text) & _weighty_terms(*rule.words)
     others = [_weighty_terms(other.text, *other.words) for other in rules if other.text != rule.text]
@@ -221,11 +221,11 @@ def _weighty_terms(*texts: str) -> frozenset[str]:
 
 
 def _judge(before: Period, after: Period) -> tuple[WatchState, float | None, int]:
-    """Return what the counts say, how likely chance makes so few, and how many prompts are missing.
+    """Return the conclusion from the counts, the probability of so few corrections, and the number of missing prompts.
 
-    Given all n corrections, and had nothing changed, those since are binomial in n with the share of prompts typed
-    since (the conditional test of two Poisson rates, Przyborowski and Wilenski 1940). A rule is learnt from what was
-    corrected often of late, so some fall is to be expected anyway: "fell" claims less than "did not fall".
+    If nothing had changed, the corrections since adoption are binomial in all n corrections, with the share of prompts
+    typed since (conditional test of two Poisson rates, Przyborowski and Wilenski 1940). Rules are written from what was
+    often corrected lately, so some fall is to be expected anyway: "fell" claims less than "did not fall".
     """
     if not before.corrections or not before.prompts:
         came_up = after.corrections >= ENOUGH
@@ -245,12 +245,12 @@ def _judge(before: Period, after: Period) -> tuple[WatchState, float | None, int
 
 
 def _log_choose(total: int, count: int) -> float:
-    """Compute the logarithm of the number of ways to choose ``count`` of ``total``."""
+    """Return the logarithm of the number of ways to choose ``count`` of ``total``."""
     return math.lgamma(total + 1) - math.lgamma(count + 1) - math.lgamma(total - count + 1)
 
 
 def _parse_moment(at: str) -> datetime | None:
-    """Return a recorded time, taken as UTC when it names no zone; None when it is not a time."""
+    """Return a recorded time, in UTC if it names no zone, or None for a text that is no time."""
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
@@ -259,7 +259,7 @@ def _parse_moment(at: str) -> datetime | None:
 
 
 def describe_watch(watched: Sequence[Watched], *, everything: bool = False) -> Page:
-    """Return a paragraph for each rule, those that do not help first, then the latest adopted."""
+    """Return the page: one item per rule, those that do not help first, then the others in the given order."""
     if not watched:
         return (Section("", ("No rule of this project is live, so there is nothing to watch.",)),)
     most = len(watched) if everything else RULES
@@ -269,7 +269,7 @@ def describe_watch(watched: Sequence[Watched], *, everything: bool = False) -> P
 
 
 def list_unhelpful_rules(watched: Sequence[Watched]) -> tuple[str, ...]:
-    """Return notes for a night's report on the rules whose corrections did not become fewer."""
+    """Return a note, for a night's report, on each rule whose corrections did not become fewer."""
     return tuple(
         f"since “{plain(found.rule.text, CHARACTERS)}” went live, you have corrected this as often as before"
         f" ({_rate(found.before)} before, {_rate(found.after)} since); to remove the rule: {_revert(found)}"

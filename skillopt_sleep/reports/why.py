@@ -1,6 +1,7 @@
-"""Where a rule came from: its nights, the tasks and the person's words it rests on, and how it was tested.
+"""The origin of a rule: its nights, the tasks and the person's words behind it, and its tests.
 
-A rule that an agent follows for months must be explainable, adopted or not. All of it is in the nights' own reports.
+A person must be able to explain a rule that an agent follows for months, adopted or not. The nights' own reports hold
+everything that is needed.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from skillopt_sleep.reports.rows import OPERATIONS, describe_task, without_bulle
 LIST_MARKS = "-*+• "
 
 CHARACTERS = 100
-"""Characters of a rule in a list, and of a task."""
+"""Maximum characters of a rule in a list, and of a task."""
 
 
 class RuleState(enum.StrEnum):
-    """What became of a rule in the end."""
+    """The present state of a rule."""
 
     PROPOSED = "proposed"
     ADOPTED = "adopted"
     ALTERED = "altered"
-    """It was adopted, but someone has since rewritten or removed it in its file."""
+    """The rule was adopted, but someone has since rewritten or removed it in its file."""
     REVERTED = "reverted"
     REJECTED = "rejected"
     PENDING = "pending"
     DROPPED = "dropped"
-    """It stayed undecided, and its test could not continue."""
+    """The rule stayed undecided, and its test could not continue."""
     HELD = "held back"
-    """It was never tried: held back by the guard, not applicable, or nothing new."""
+    """The rule was never tried: the guard held it back, it could not be applied, or it was nothing new."""
 
 
 STATES = {
@@ -52,43 +53,43 @@ STATES = {
     RuleState.DROPPED: ("dropped: it was not decided, and the test could not continue", Tone.PLAIN),
     RuleState.HELD: ("held back: it was never tested", Tone.PLAIN),
 }
-"""Each state in words, and the meaning of its colour."""
+"""The words for each state of a rule, and the meaning of their colour."""
 
 TOLD = 3
-"""Tasks and nights of a rule on the first page, and tasks that did better in a night."""
+"""Maximum tasks and nights of a rule on the first page, and maximum tasks with a better result in one night."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """What one night did with a rule."""
+    """The part of one night that concerns a rule."""
 
     night: str
     started_at: str
     status: EditStatus
     why: str = ""
     said: str = ""
-    """How it did as a standing wish of the person, "" for any other rule."""
+    """The result of the rule as a standing wish of the person, in words, or "" for any other rule."""
     trial: TrialReport | None = None
-    """The comparison it was part of, None without one."""
+    """The trial in which the rule was compared, or None when there was none."""
     improved: tuple[str, ...] = ()
-    """The requests that did better with it."""
+    """The requests that had a better result with the rule."""
     worsened: tuple[str, ...] = ()
     confirmed: tuple[str, ...] = ()
-    """The requests that got worse in two more replays as well."""
+    """The requests that got worse with the rule, and did so again in two more replays."""
 
 
 class Story(Struct, frozen=True, kw_only=True):
-    """A rule and everything known about it."""
+    """A rule with its state, its tasks and its nights."""
 
     edit: EditRecord
     state: RuleState
     tasks: tuple[TaskLabel, ...] = ()
-    """The tasks it was learnt from."""
+    """The tasks from which the rule was learnt."""
     attempts: tuple[Attempt, ...]
-    """Its nights, the oldest first."""
+    """The nights that dealt with the rule, the oldest first."""
     tried: str = ""
-    """The words that were tried, "" when they are those of the edit."""
+    """The words that were tried, or "" when they are the words of the edit."""
     altered_in: str = ""
-    """The file that no longer has it as adopted, "" in any other state."""
+    """The file in which the adopted rule has been changed by hand, or "" in any other state."""
 
 
 def find_rules(
@@ -100,12 +101,12 @@ def find_rules(
     altered: Mapping[tuple[str, str], str] = MappingProxyType({}),
     adopted: Iterable[EditRecord] = (),
 ) -> tuple[Story, ...]:
-    """Find the rules with that id, else with exactly that text, else those that contain it.
+    """Return the stories of the rules with the id ``wanted``, else with exactly this text, else containing it.
 
-    A rule may be pasted with its list mark. ``nights`` come the latest first, and so do the stories. ``live`` has each
-    (night, edit id) that was ever adopted, and whether it still is; ``altered`` names the file of those that are live
-    but not there as adopted; ``pending`` are the ids of the undecided edits; ``adopted`` are the live
-    edits as they were adopted, some in the person's own words.
+    A rule may be pasted with its list mark. ``nights`` and the stories come with the latest first. ``live`` tells of
+    each (night, edit id) that was ever adopted whether it is live now; ``altered`` has the file of each live edit that
+    was changed by hand; ``pending`` are the ids of undecided edits; ``adopted`` are the live edits as they were
+    adopted, some in the person's own words.
     """
     rules = _rules(nights)
     rules |= {edit.id: edit for edit in adopted if edit.id in rules and edit.text != rules[edit.id].text}
@@ -121,7 +122,7 @@ def find_rules(
 
 
 def find_nearest_rule(wanted: str, nights: Sequence[NightReport]) -> str:
-    """Return the text of the rule that shares most words with ``wanted``; "" when none shares any."""
+    """Return the text of the rule that shares most words with ``wanted``, or "" when no rule shares any."""
     words = set(fold(wanted).split())
     texts = list(dict.fromkeys(map(_text, _rules(nights).values())))
     nearest = max(texts, key=lambda text: len(words.intersection(fold(text).split())), default="")
@@ -129,7 +130,7 @@ def find_nearest_rule(wanted: str, nights: Sequence[NightReport]) -> str:
 
 
 def _rules(nights: Sequence[NightReport]) -> dict[str, EditRecord]:
-    """Return every edit by its id, as the latest night has it, in the order of the nights."""
+    """Return every edit of the nights by its id; of two versions, the one of the latest night."""
     rules: dict[str, EditRecord] = {}
     for night in nights:
         for applied in _edits(night):
@@ -189,7 +190,7 @@ def _attempt(applied: AppliedEdit, night: NightReport) -> Attempt:
 def _state(
     edit: EditRecord, attempts: Sequence[Attempt], live: Mapping[tuple[str, str], bool], pending: Collection[str]
 ) -> RuleState:
-    """Return a rule's state: as its adoption says, else as the last night says that tried it and did not skip it."""
+    """Return the state of a rule: from its adoption, or else from the last night that tried it and did not skip it."""
     adopted = [live[key] for attempt in attempts if (key := (attempt.night, edit.id)) in live]
     if adopted:
         return RuleState.ADOPTED if any(adopted) else RuleState.REVERTED
@@ -204,7 +205,7 @@ def _state(
 
 
 def describe_why(stories: Sequence[Story], *, everything: bool = False) -> Page:
-    """Return the story of one rule, or several to choose from; ``everything`` has all its tasks and nights."""
+    """Return the page on one rule, or a list of several to choose from; ``everything`` adds all tasks and nights."""
     if len(stories) == 1:
         return tuple(_list_sections(stories[0], 10**6 if everything else TOLD))
     rows = [
