@@ -22,15 +22,7 @@ from skillopt_sleep.backends.outcomes import (
     raise_if_ended_early,
 )
 from skillopt_sleep.backends.process import Ended
-from skillopt_sleep.errors import (
-    BadReply,
-    BudgetSpent,
-    EmptyReply,
-    ModelRefused,
-    NotLoggedIn,
-    QuotaExhausted,
-    TooOld,
-)
+from skillopt_sleep.errors import BadReply, BudgetSpent, EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooOld
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage, make_usage, read_price
 

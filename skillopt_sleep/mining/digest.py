@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from skillopt_sleep.mining.actions import DIRECTORY, Action, ActionKind, Change, strip_output
+from msgspec.structs import replace
+
+from skillopt_sleep.mining.actions import DIRECTORY, Action, ActionKind, strip_output
 from skillopt_sleep.mining.rendering import cut_text, describe_step, fold_paste, render_step, strip_own_rules
 from skillopt_sleep.mining.talk import Place, read_talk
 from skillopt_sleep.model.call import CHARACTERS_PER_TOKEN
@@ -33,19 +35,30 @@ LATEST = 3
 MARKS = 400
 """Characters reserved for headings and for notes about what is left out."""
 
-REQUEST, INSTRUCTION, FILE, ANSWER, PROMPTS, LAST_STEP, STEP = 0.35, 0.25, 0.25, 0.15, 0.4, 0.12, 0.08
-"""Maximum shares of a digest: of one request, instruction, file or answer, of all earlier prompts, and of one step."""
+REQUEST, INSTRUCTION, FILE, ANSWER, LAST_ANSWER, STEP, EDIT = 0.35, 0.25, 0.25, 0.15, 0.45, 0.12, 0.06
+"""Maximum shares of a digest of one request, instruction, file, answer, step, and edit of which a part is shown.
+
+The answer that the person replied to has a share of its own, as the request often points at what it says.
+"""
+
+PROMPTS, EDITS = 0.4, 0.2
+"""Maximum shares of a digest of all earlier prompts, and of the edits made for the request, the latest first."""
+
+STILL_RUNNING = "(still running)"
+
+LINE, PART, WHOLE = 1, 2, 3
+"""The forms in which a part can be shown; 0 leaves it out."""
 
 AGENTS = {"claude": "Claude Code", "codex": "Codex"}
 
-
 _PRINTS = re.compile(
-    r"(?:cat|nl(?:\s+-\w+)*|bat(?:\s+-\S+)*|head(?:\s+-n?\s*\d+)?|sed\s+-n\s+['\"]?(?P<first>\d+),\d+p['\"]?)"
-    r"\s+(?P<path>[\w@%+./~-]+)\s*(?:\|\s*(?:cat|head|sed)\b[^|;&]*)?"
+    r"(?:cat|nl(?:\s+-\w+)*|bat(?:\s+-\S+)*|(?P<cut>head(?:\s+-n?\s*\d+)?)"
+    r"|sed\s+-n\s+['\"]?(?P<first>\d+),(?P<last>\d+)p['\"]?)\s+(?P<path>[\w@%+./~-]+)\s*(?P<piped>\|\s*(?:cat|head|sed)\b[^|;&]*)?"
 )
-_FIRST_LINE = re.compile(r"\A[ \t]*(?P<number>\d+)(?:\u2192|\t)")
-
-GAP = "\n(…)\n"
+_STARTED = re.compile(r"\bID:? ([\w-]+)")
+"""The name that a command is given when it goes on in the background."""
+_POLLED = re.compile(r'"(?:session|bash|shell|task|cell)_id"\s*:\s*"?([\w-]+)')
+_RUNNING = re.compile(r"^(?:(?:Process|Script) running with (?:session|cell) ID|<status>running<)", re.MULTILINE)
 
 
 class CutNotFound(LookupError):
@@ -58,8 +71,9 @@ class _Piece:
 
     place: int
     is_prompt: bool
-    forms: tuple[str, ...]
-    """The forms, shortest first; the first is "" for a part that can be left out."""
+    is_edit: bool
+    forms: tuple[str, str, str, str]
+    """What is shown of it: "", a line, a part (of an edit the added lines), the whole."""
     level: int = 0
 
     @property
@@ -99,9 +113,10 @@ def build_digest(
     last, cut = find_cut(places, moment)
     room = max_tokens * CHARACTERS_PER_TOKEN
     head = _describe_agent(conversation)
-    file = _render_file(places, last, cut, int(room * FILE)) if moment.step else ""
+    done = _attach_polls(places, last, cut)
+    file = _render_file(places, last, done, int(room * FILE)) if moment.step else ""
     left = room - len(head) - len(file) - min(MARKS, room // 4)
-    shown = _Layout(places, last, cut, left, without=frozenset(without_skills), folder=conversation.cwd).render()
+    shown = _Layout(places, done, left, without=frozenset(without_skills), folder=conversation.cwd).render()
     parts = [head, shown, file]
     return cut_text("\n\n".join(part for part in parts if part), room)
 
@@ -113,24 +128,52 @@ def _describe_agent(conversation: Conversation) -> str:
     return f"Agent: {agent}{model}{folder}"
 
 
+def _attach_polls(places: Sequence[Place], last: int, cut: int) -> list[list[Step]]:
+    """Return the steps of each prompt up to the cut, with what polls before the cut returned as output of the call."""
+    started: dict[str, tuple[list[Step], int]] = {}
+    shown: list[list[Step]] = []
+    for place in places[: last + 1]:
+        steps = list(place.steps[:cut] if place.index == last else place.steps)
+        shown.append(steps)
+        for number, step in enumerate(steps):
+            if step.kind is not StepKind.CALL:
+                continue
+            if place.actions[number].kind is not ActionKind.WAITED:
+                started |= dict.fromkeys(_STARTED.findall(step.result), (steps, number))
+                steps[number] = _attach_output(step, "", step)
+            elif (polled := _POLLED.search(step.text)) and polled[1] in started:
+                home, at = started[polled[1]]
+                home[at] = _attach_output(home[at], home[at].result, step)
+    return shown
+
+
+def _attach_output(call: Step, before: str, later: Step) -> Step:
+    """Return a call whose output is what it printed before and what it, or a later poll of it, has returned."""
+    is_running = _RUNNING.search(later.result) is not None
+    if later is call and not is_running:
+        return call
+    printed = (strip_output(before).removesuffix(STILL_RUNNING).rstrip("\n"), strip_output(later.result))
+    parts = (*printed, STILL_RUNNING if is_running else "")
+    return replace(call, result="\n".join(part for part in parts if part), outcome=later.outcome)
+
+
 class _Layout:
     """Decides how long each part is shown: all begin in their shortest form, and the most important grow first."""
 
     def __init__(
-        self, places: Sequence[Place], last: int, cut: int, room: int, *, without: frozenset[str], folder: str
+        self, places: Sequence[Place], done: Sequence[list[Step]], room: int, *, without: frozenset[str], folder: str
     ) -> None:
         self._without = without
-        self._places = places[: last + 1]
         self._folder = folder
-        self._last = last
-        self._cut = cut
+        self._last = len(done) - 1
         self._all = max(room, 0)
         self._room = self._all
         self._prompts: list[_Piece] = []
         self._answers: list[_Piece] = []
         self._steps: list[_Piece] = []
         self._instructions: list[_Piece] = []
-        self._pieces = [piece for place in self._places for piece in self._make_pieces(place)]
+        talk = zip(places, done, strict=False)
+        self._pieces = [piece for place, steps in talk for piece in self._make_pieces(place, steps)]
 
     def render(self) -> str:
         request = self._prompts[-1:]
@@ -141,28 +184,29 @@ class _Layout:
         self._grow(request)
         self._grow(self._instructions[-1:])
         self._grow((newest + older)[:LATEST])
+        self._grow(answers[:1], level=PART)
+        self._grow(self._instructions[-2::-1], level=LINE)
+        self._grow([piece for piece in newest if piece.is_edit], level=PART, room=int(self._all * EDITS))
+        self._grow(earlier, room=int(self._all * PROMPTS / 2))
+        self._grow(newest, level=LINE)
         self._grow(answers[:1])
-        self._grow(self._instructions[-2::-1], level=1)
-        self._grow(earlier, room=int(self._all * PROMPTS))
-        self._grow(newest, level=1)
-        self._grow(answers[1:ANSWERS], room=int(self._all * ANSWER))
-        self._grow(older[:RECENT], level=1)
+        self._grow(earlier, room=int(self._all * PROMPTS / 2))
+        self._grow(answers[1:ANSWERS], level=PART, room=int(self._all * ANSWER))
+        self._grow(older[:RECENT], level=LINE)
         self._grow((newest + older)[:RECENT])
-        self._grow(answers)
-        self._grow(older, level=1)
+        self._grow(answers, level=PART)
+        self._grow(older, level=LINE)
         return "\n".join(self._join())
 
-    def _make_pieces(self, place: Place) -> Iterator[_Piece]:
-        steps = place.steps[: self._cut] if place.index == self._last else place.steps
+    def _make_pieces(self, place: Place, steps: Sequence[Step]) -> Iterator[_Piece]:
         prompt = strip_own_rules(fold_paste(place.prompt)) if place.prompt else ""
         if prompt:
             share = REQUEST if place.index == self._last else ANSWER
-            piece = _Piece(
-                place.index, is_prompt=True, forms=("", excerpt(prompt, 160), self._cut_share(prompt, share))
-            )
+            shown = self._cut_share(prompt, share)
+            piece = _Piece(place.index, is_prompt=True, is_edit=False, forms=("", excerpt(prompt, 160), shown, shown))
             self._prompts.append(piece)
             yield piece
-        answer = _find_answer(place, len(steps)) if place.index < self._last else None
+        answer = _find_answer(place) if place.index < self._last else None
         for number, step in enumerate(steps):
             yield from self._make_step(place, step, place.actions[number], is_answer=number == answer)
 
@@ -173,15 +217,20 @@ class _Layout:
         if step.kind is StepKind.INSTRUCTION or (step.kind is StepKind.SHOWN and place.index == self._last):
             home, share = self._instructions, INSTRUCTION
         elif is_answer:
-            home, share = self._answers, ANSWER
+            home, share = self._answers, LAST_ANSWER
         else:
-            home, share = self._steps, LAST_STEP
+            home, share = self._steps, STEP
         short = f"- {line}"
         is_withheld = step.kind is StepKind.INSTRUCTION and not self._without.isdisjoint(
             (action.note, action.note.rpartition(":")[2])
         )
-        full = "" if is_withheld else self._cut_share(self._shorten_paths(render_step(step, action)), share)
-        piece = _Piece(place.index, is_prompt=False, forms=("", min(short, full or short, key=len), full or short))
+        text = "" if is_withheld else self._shorten_paths(render_step(step, action))
+        full = self._cut_share(text, share) or short
+        part = self._cut_share(text, ANSWER) if is_answer else full
+        if action.changes:
+            part = self._cut_share(self._shorten_paths(render_step(step, action, only_added=True)), EDIT)
+        forms = ("", min(short, full, key=len), min(part or short, full, key=len), full)
+        piece = _Piece(place.index, is_prompt=False, is_edit=bool(action.changes), forms=forms)
         home.append(piece)
         yield piece
 
@@ -194,7 +243,7 @@ class _Layout:
     def _cut_share(self, text: str, share: float) -> str:
         return cut_text(text, int(self._all * share))
 
-    def _grow(self, pieces: Sequence[_Piece], *, level: int = 2, room: int | None = None) -> None:
+    def _grow(self, pieces: Sequence[_Piece], *, level: int = WHOLE, room: int | None = None) -> None:
         """Show each piece, in order, in the longest form up to number ``level`` that there is still room for."""
         room = self._room if room is None else min(room, self._room)
         for piece in pieces:
@@ -223,40 +272,32 @@ class _Layout:
             yield f"(… {left_out} left out here …)"
 
 
-def _find_answer(place: Place, count: int) -> int | None:
+def _find_answer(place: Place) -> int | None:
     """Return the number of the turn's last step in which the agent spoke; None when it said nothing."""
-    said = [number for number in range(count) if place.actions[number].kind is ActionKind.SAID]
+    said = [number for number, action in enumerate(place.actions) if action.kind is ActionKind.SAID]
     return said[-1] if said else None
 
 
-def _render_file(places: Sequence[Place], last: int, cut: int, limit: int) -> str:
-    """Return the first file that is edited after the cut, as far as its content was seen before the cut."""
+def _render_file(places: Sequence[Place], last: int, steps: Sequence[list[Step]], limit: int) -> str:
+    """Return the first file that is edited after the cut, as far as its content was seen before the cut.
+
+    Of several parts that were seen, the newest that holds the next edit is shown; parts are never joined, as they may
+    come from two versions of the file.
+    """
     done = [
-        (step, place.actions[number])
-        for place in places[: last + 1]
-        for number, step in enumerate(place.steps)
-        if place.index < last or number < cut
+        pair for place, shown in zip(places, steps, strict=False) for pair in zip(shown, place.actions, strict=False)
     ]
-    paths: list[str] = []
-    for action in places[last].actions[cut:]:
-        for change in action.changes:
-            if not any(is_same_file(change.path, path) for path in paths):
-                paths.append(change.path)
-    for path in paths:
-        if text := rebuild_file(path, done):
-            anchor = _find_anchor(places[last].actions[cut:], path, text)
-            heading = f"The file {path} as it stands now:\n"
+    coming = [change for action in places[last].actions[len(steps[last]) :] for change in action.changes]
+    for path in dict.fromkeys(change.path for change in coming):
+        sought = [change.removed for change in coming if change.removed and is_same_file(change.path, path)]
+        if parts := list_parts(path, done):
+            found = ((part, part.text.find(removed)) for part in reversed(parts) for removed in sought)
+            part, anchor = next(((part, at) for part, at in found if at >= 0), (parts[-1], 0))
+            text, heading = strip_own_rules(part.text), f"The file {path} as it stands now:\n"
+            if not part.is_whole or len(text) > limit - len(heading):
+                heading = f"Part of the file {path} as it stands now:\n"
             return heading + _window(text, anchor, limit - len(heading))
     return ""
-
-
-def _find_anchor(actions: Sequence[Action], path: str, text: str) -> int:
-    """Return the offset in the file at which the next edit takes place; 0 when that cannot be told."""
-    for action in actions:
-        for change in action.changes:
-            if is_same_file(change.path, path) and change.removed and (at := text.find(change.removed)) >= 0:
-                return at
-    return 0
 
 
 def _window(text: str, anchor: int, limit: int) -> str:
@@ -270,59 +311,35 @@ def _window(text: str, anchor: int, limit: int) -> str:
 
 
 @dataclass(slots=True)
-class SeenFile:
-    """A file, reconstructed from those parts of it that the agent read or changed."""
+class FilePart:
+    """Consecutive lines of a file that the agent read or wrote, with the later changes made in them."""
 
-    pieces: dict[int, str] = field(default_factory=dict)
-    """The parts that were read, by the number of their first line."""
-    loose: list[str] = field(default_factory=list)
-    """The texts that later changes added to parts that were never read."""
-
-    def read(self, text: str, first: int) -> None:
-        """Record a part that was read, from line ``first`` on; it replaces what was known of these lines."""
-        last = first + text.count("\n")
-        known, self.pieces = self.pieces, {first: text}
-        for start, piece in known.items():
-            lines = piece.split("\n")
-            if before := lines[: max(first - start, 0)]:
-                self.pieces[start] = "\n".join(before)
-            if after := lines[max(last + 1 - start, 0) :]:
-                self.pieces[max(start, last + 1)] = "\n".join(after)
-
-    def change(self, change: Change) -> None:
-        """Apply a change where the changed text was seen; otherwise keep what it adds in ``loose``."""
-        if change.is_whole:
-            self.pieces, self.loose = {1: change.added}, []
-            return
-        for start, piece in self.pieces.items():
-            if change.removed and change.removed in piece:
-                self.pieces[start] = piece.replace(change.removed, change.added, 1)
-                return
-        if change.added.strip():
-            self.loose.append(change.added)
-
-    @property
-    def text(self) -> str:
-        """The known content: the pieces in order of their lines, then the loose texts."""
-        pieces = [piece for _, piece in sorted(self.pieces.items())]
-        return strip_own_rules(GAP.join([*pieces, *self.loose]))
+    text: str
+    is_whole: bool
+    """Whether this is the whole file, as far as can be told."""
 
 
-def rebuild_file(path: str, done: Iterable[tuple[Step, Action]]) -> str:
-    """Return what is known of a file after these steps, "" when it was never seen."""
-    seen = SeenFile()
+def list_parts(path: str, done: Iterable[tuple[Step, Action]]) -> list[FilePart]:
+    """Return the parts known of a file after these steps, in the order in which they were read."""
+    parts: list[FilePart] = []
     for step, action in done:
         if step.outcome in (StepOutcome.REFUSED, StepOutcome.DENIED, StepOutcome.INTERRUPTED):
             continue
         for change in action.changes:
-            if step.outcome is not StepOutcome.FAILED and is_same_file(change.path, path):
-                seen.change(change)
+            if step.outcome is StepOutcome.FAILED or not is_same_file(change.path, path):
+                continue
+            for part in parts:
+                if change.removed and change.removed in part.text:
+                    part.text = part.text.replace(change.removed, change.added, 1)
+                else:  # a change in lines that were not seen
+                    part.is_whole = False
+            if change.is_whole or not (change.removed or change.added):
+                parts = [FilePart(change.added, is_whole=True)] if change.is_whole else []
         if action.kind is ActionKind.LOOKED and step.outcome is StepOutcome.DONE:
-            name, first = _read_target(action)
+            name, is_whole = _read_target(step, action)
             if name and is_same_file(name, path) and step.result:
-                numbered = _FIRST_LINE.match(step.result)
-                seen.read(strip_output(step.result), int(numbered["number"]) if numbered else first)
-    return seen.text
+                parts.append(FilePart(strip_output(step.result), is_whole))
+    return parts
 
 
 def is_same_file(one: str, other: str) -> bool:
@@ -331,9 +348,14 @@ def is_same_file(one: str, other: str) -> bool:
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
-def _read_target(action: Action) -> tuple[str, int]:
-    """Return the file that an action printed, and the number of the first line printed; "" for other actions."""
+def _read_target(step: Step, action: Action) -> tuple[str, bool]:
+    """Return the file that a step printed, and whether it printed all of it; "" for other steps."""
+    is_whole = "characters left out ...]" not in step.result
     if action.path:
-        return action.path, 1
+        return action.path, is_whole and '"offset"' not in step.text and '"limit"' not in step.text
     match = _PRINTS.fullmatch(DIRECTORY.sub("", action.command).strip())
-    return (match["path"], int(match["first"] or 1)) if match else ("", 1)
+    if not match:
+        return "", False
+    if match["last"]:
+        is_whole = is_whole and match["first"] == "1" and strip_output(step.result).count("\n") + 1 < int(match["last"])
+    return match["path"], is_whole and not (match["cut"] or match["piped"])

@@ -16,13 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from skillopt_sleep.model.lexicon import (
-    Sentence,
-    get_table,
-    makes_offer,
-    split_sentences,
-    strip_pasted,
-)
+from skillopt_sleep.model.lexicon import Sentence, get_table, makes_offer, split_sentences, strip_pasted
 from skillopt_sleep.model.near_duplicates import all_terms
 from skillopt_sleep.model.session import Turn
 from skillopt_sleep.model.text import CONTINUE, POINTING, STOPWORDS, WORK

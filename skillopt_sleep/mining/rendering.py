@@ -49,6 +49,8 @@ _OUTCOMES = {
     StepOutcome.DENIED: "not permitted",
     StepOutcome.INTERRUPTED: "stopped by the person",
 }
+_SILENCE = {StepOutcome.DONE: "(no output)", StepOutcome.UNKNOWN: "(no result recorded)"}
+"""What is shown where a command printed nothing."""
 
 
 def strip_own_rules(text: str) -> str:
@@ -113,8 +115,8 @@ def describe_step(step: Step, action: Action) -> str:
             return f"was given the instructions of {action.note or 'a command'}"
         case ActionKind.ASKED:
             return f"asked the person: {excerpt(action.words, 160)} -> {excerpt(step.result, 160)}"
-    if action.changes:
-        done = "; ".join(dict.fromkeys(_describe_change(change) for change in action.changes))
+    if changes := _list_changes(action):
+        done = "; ".join(dict.fromkeys(map(_describe_change, changes)))
     elif action.command:
         done = f"$ {excerpt(action.command, 200)}"
     else:
@@ -123,8 +125,11 @@ def describe_step(step: Step, action: Action) -> str:
     return excerpt(done, 300) + name_outcome(step)
 
 
-def render_step(step: Step, action: Action, *, with_output: bool = True) -> str:
-    """Return a step in full: the words, the command and what it printed, or the changed lines."""
+def render_step(step: Step, action: Action, *, with_output: bool = True, only_added: bool = False) -> str:
+    """Return a step in full: the words, the command and what it printed, or the changed lines.
+
+    ``only_added`` leaves the removed lines of changes out.
+    """
     if action.kind is ActionKind.WAITED:
         return ""
     if action.kind is ActionKind.SAID:
@@ -133,16 +138,18 @@ def render_step(step: Step, action: Action, *, with_output: bool = True) -> str:
         return f"Instructions of {action.note or 'a command'}:\n{strip_own_rules(action.words).strip()}"
     if action.kind is ActionKind.ASKED:
         return f"Asked the person: {action.words}\n{render_output(step, action)}"
-    shown = [_render_change(change) for change in action.changes]
+    shown = [_render_change(change, only_added=only_added) for change in _list_changes(action)]
     if action.command:
         shown.insert(0, f"$ {cut_text(action.command, LONGEST_COMMAND)}")
     if not shown:
         shown.append(describe_step(step, action).removesuffix(name_outcome(step)))
-    shown[0] += name_outcome(step)
-    shows_nothing_new = bool(action.changes) and step.outcome is StepOutcome.DONE
-    if with_output and not shows_nothing_new and (output := render_output(step, action)):
-        shown.append(output)
-    return "\n".join(shown)
+    first_end = r"\Z" if action.command else r"(?m)$"  # of the command, or of the line that names the changed file
+    shown[0] = re.sub(first_end, name_outcome(step), shown[0], count=1)
+    shows_nothing_new = bool(action.changes) and not action.command and step.outcome is StepOutcome.DONE
+    if with_output and not shows_nothing_new:
+        is_silent = bool(action.command) and not strip_output(step.result).strip()
+        shown.append(_SILENCE.get(step.outcome, "") if is_silent else render_output(step, action))
+    return "\n".join(part for part in shown if part)
 
 
 def render_output(step: Step, action: Action) -> str:
@@ -219,17 +226,22 @@ def list_changed_lines(change: Change) -> tuple[list[str], list[str]]:
     return removed, added
 
 
+def _list_changes(action: Action) -> list[Change]:
+    """Return the changes of an action, without the hunks of a patch that only show where the next one takes place."""
+    return [change for change in action.changes if not change.added or change.added != change.removed]
+
+
 def _describe_change(change: Change) -> str:
     removed, added = list_changed_lines(change)
     if change.is_whole:
         return f"wrote {change.path} ({len(added)} lines)"
-    if not removed and not added:
+    if not change.removed and not change.added:
         return f"deleted {change.path}"
     return f"edited {change.path} (+{len(added)} -{len(removed)})"
 
 
-def _render_change(change: Change) -> str:
+def _render_change(change: Change, *, only_added: bool = False) -> str:
     removed, added = list_changed_lines(change)
-    lines = "\n".join([*(f"- {line}" for line in removed), *(f"+ {line}" for line in added)])
+    lines = "\n".join([*(f"- {line}" for line in removed if not only_added), *(f"+ {line}" for line in added)])
     folded = fold_lines(lines, EDIT_LINES * 2 // 3, EDIT_LINES // 3)
     return f"{_describe_change(change)}\n{folded}" if folded else _describe_change(change)

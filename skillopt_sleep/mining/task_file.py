@@ -17,14 +17,7 @@ from msgspec import Struct
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.mining.commands import collapse_spaces
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.task import (
-    ChecksReference,
-    CommandReference,
-    Origin,
-    Split,
-    TaskRecord,
-    parse_check,
-)
+from skillopt_sleep.model.task import ChecksReference, CommandReference, Origin, Split, TaskRecord, parse_check
 from skillopt_sleep.model.text import sha256, suggest_name
 from skillopt_sleep.registry import Kind, find_reference, names
 

@@ -18,12 +18,7 @@ from skillopt_sleep.night.report import NightReport, NightState, PendingReport, 
 from skillopt_sleep.reports.blocks import Cell, Facts, Line, Page, Part, Section, Table, Tone, count_rest
 from skillopt_sleep.reports.formatting import WORDS, money, number, plain, total_spend
 from skillopt_sleep.reports.headline import TONES, Ending, summarize_night
-from skillopt_sleep.reports.measurements import (
-    describe_account,
-    describe_audit,
-    describe_sealed,
-    describe_shortfall,
-)
+from skillopt_sleep.reports.measurements import describe_account, describe_audit, describe_sealed, describe_shortfall
 from skillopt_sleep.reports.rows import without_bullet
 from skillopt_sleep.scheduling.due import Attempt, DaemonState, Outlook, Schedule
 

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from skillopt_sleep.reports.blocks import (
-    Cell,
-    Facts,
-    Items,
-    Line,
-    Page,
-    Part,
-    Section,
-    Table,
-    Tone,
-    count_rest,
-)
+from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Table, Tone, count_rest
 from skillopt_sleep.reports.headline import TONES
 from skillopt_sleep.reports.rows import Outcome
 from skillopt_sleep.reports.rules import Group, RuleView, State

@@ -81,6 +81,57 @@ class TestContents:
         """Waiting tells nothing."""
         assert "still running" not in digest_of(*TURNS)
 
+    def test_a_poll_completes_the_output_of_its_command(self) -> None:
+        """What a command printed until the cut is shown with it, and it is said when that is nothing or not all."""
+
+        def start(command: str, session: int) -> Any:
+            running = f"Chunk ID: 1\nWall time: 1 s\nProcess running with session ID {session}\nOutput:\n"
+            return call("exec_command", {"cmd": command}, running)
+
+        def poll(session: int, output: str) -> Any:
+            result = f"Chunk ID: 2\nWall time: 0 s\nProcess exited with code 1\nOutput:\n{output}"
+            return call("write_stdin", {"session_id": session, "chars": ""}, result, StepOutcome.FAILED)
+
+        steps = [start("make lint", 41), ran("make fmt"), poll(41, "7 issues."), start("make test", 42)]
+        steps += [wrote("done.txt", "All done!"), poll(42, "ok later")]
+        shown = digest_of(("lint it", "", steps), ("done.txt must not say All done!", "no", []), source="codex")
+        assert "$ make lint (failed)\n7 issues.\n$ make fmt\n(no output)\n$ make test\n(still running)" in shown
+        assert "ok later" not in shown
+
+    def test_the_answer_that_the_request_points_at_is_whole(self) -> None:
+        """The last answer before the request is shown in full, at the expense of the answers before it."""
+        points = "\n".join(f"{number}. The valve number {number} closes by itself." for number in range(60))
+        older = "\n".join(f"{number}. The pump number {number} starts by itself." for number in range(60))
+        turns = (
+            ("what about pumps?", "", [said(older)]),
+            ("what about valves?", "", [said(points)]),
+            ("write this information down", "", [ran("ls"), wrote("valves.md", "They close!!!")]),
+            ("valves.md needs no !!!", "no", []),
+        )
+        shown = digest_of(*turns, max_tokens=1_600)
+        assert points in shown
+        assert older not in shown
+
+    def test_added_lines_of_the_edits_for_the_request(self) -> None:
+        """What was edited for the request is shown, the latest edits first, where older work is a line each."""
+        edits = [
+            edited(f"valve{number}.py", f"old{number}", "\n".join(f"new{number} = {line}" for line in range(9)))
+            for number in range(20)
+        ]
+        output = "\n".join(f"compiled {number}" for number in range(15))
+        steps = [*edits, *[ran(f"make part{number}", output) for number in range(25)], wrote("done.txt", "All done!")]
+        shown = digest_of(("tune all valves", "", steps), ("done.txt must go", "no", []), max_tokens=1_200)
+        assert "edited valve19.py (+9 -1)\n+ new19 = 0\n" in shown
+        assert "edited valve18.py (+9 -1)\n+ new18 = 0\n" in shown
+        assert "\n- edited valve5.py (+9 -1)\n" in shown
+
+    def test_hunks_that_change_nothing(self) -> None:
+        """A hunk of a patch that only shows where the next one takes place is no change, and deletes nothing."""
+        patch = "*** Begin Patch\n*** Update File: a.py\n@@\n import x\n@@\n-y = 1\n+y = 2\n*** End Patch"
+        shown = digest_of(("set y", "", [patched(patch), *TestLeaks.LAST]), ("notes.md goes to docs", "no", []))
+        assert "edited a.py (+1 -1)\n- y = 1\n+ y = 2" in shown
+        assert "deleted" not in shown
+
     def test_older_steps_are_a_line_each(self) -> None:
         """Where there is no room for all, the last steps stay as they were and older ones are named."""
         steps = [ran(f"make part{number}", "\n".join(f"output {n}" for n in range(15))) for number in range(40)]
@@ -135,6 +186,35 @@ class TestFile:
         _, _, file = shown.partition("as it stands now:")
         assert "valve_700 = 700" in file
         assert "valve_10 =" not in file
+
+    def test_two_versions_are_never_joined(self) -> None:
+        """Of the parts that were read, the newest that holds the next change is shown, and called a part."""
+        steps = [
+            ran("sed -n '1,3p' valve.py", "top = 1\ndef turn():\n    old_way()"),
+            ran("git pull"),
+            ran("sed -n '1,2p' valve.py", "def turn():\n    new_way()"),
+            ran("sed -n '9,9p' valve.py", "    shut()"),
+            edited("valve.py", "    new_way()", "    new_way(seven)"),
+        ]
+        shown = digest_of(("tune the valve", "", steps), ("why seven?", "no", []))
+        assert shown.endswith("\n\nPart of the file valve.py as it stands now:\ndef turn():\n    new_way()")
+
+    @pytest.mark.parametrize(
+        ("step", "heading"),
+        [
+            (ran("cat valve.py", "open = 1"), "The"),
+            (ran("sed -n '1,9p' valve.py", "open = 1"), "The"),
+            (ran("sed -n '1,1p' valve.py", "open = 1"), "Part of the"),
+            (ran("head -1 valve.py", "open = 1"), "Part of the"),
+            (call("Read", {"file_path": "valve.py", "limit": 1}, "     1\topen = 1"), "Part of the"),
+            (ran("cat valve.py", "open = 1\n[... 9,000 characters left out ...]\nshut = 0"), "Part of the"),
+        ],
+    )
+    def test_part_or_whole(self, step: Any, heading: str) -> None:
+        """The heading says whether the whole file was seen."""
+        steps = [step, ran("make"), edited("valve.py", "open = 1", "open = 7")]
+        shown = digest_of(("tune the valve", "", steps), ("open = 7 is too much", "no", []))
+        assert f"\n\n{heading} file valve.py as it stands now:\nopen = 1" in shown
 
     def test_file_that_was_never_seen(self) -> None:
         """Its content is unknown, and its name would come from after the cut."""
@@ -197,6 +277,8 @@ MARKED = st.sampled_from(
         lambda mark: said(f"I say {mark}."),
         lambda mark: ran(f"make {mark}", f"made {mark}"),
         lambda mark: ran(f"ls {mark}", f"there is {mark}"),
+        lambda mark: ran(f"make {mark}", f"Process running with session ID 7\nOutput:\nbegun {mark}"),
+        lambda mark: call("write_stdin", {"session_id": 7, "chars": ""}, f"Output:\npolled {mark}"),
         lambda mark: read("page.html", f"<p>\nread {mark}\n</p>"),
         lambda mark: edited("page.html", "<p>", f"<p>{mark}"),
         lambda mark: wrote(f"{mark}.txt", f"text {mark}"),
