@@ -1,4 +1,4 @@
-"""Records what was tried: trials, their evidence rows, and the account of proven rules and of those by chance.
+"""Records what was tried: trials, evidence rows, and how many rules were proven and how many may be so by chance.
 
 An evidence row records one rollout, so that every figure of a report can be traced and recounted.
 """
@@ -17,48 +17,48 @@ from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import Origin, Split, TaskRecord
 
 ALPHA = 0.05
-"""The chance allowed to a useless rule to be shown as promising."""
+"""The accepted chance that a useless rule is shown as promising."""
 SURE = 0.95
-"""How sure the account's sentence is: the quantile of the Poisson distribution that it prints."""
+"""The confidence of the account's upper limit on useless rules: the quantile of a Poisson distribution."""
 
 SCHEMA_VERSION = 1
-"""The version of the evidence rows."""
+"""The version of the format of evidence rows."""
 
 RESPONSE_HEAD = 4_000
-"""Characters of a response that are kept: enough to lay two answers side by side."""
+"""How many characters of a response an evidence row keeps: enough to compare two answers."""
 
 
 class Tried(Struct, frozen=True, kw_only=True):
-    """The life of one rule that was tried."""
+    """A rule that was tried, with its latest verdict."""
 
     id: str
     night: str
-    """The night that first tried it."""
+    """The night that first tried the rule."""
     k: int
-    """The score that proves it."""
+    """The score that proves the rule."""
     verdict: Verdict
-    """What became of it so far."""
+    """The latest verdict on the rule."""
 
 
 class Account(Struct, frozen=True, kw_only=True):
-    """What a person's nights have tried and proven."""
+    """How many rules all nights of a user tried and accepted, and how many of them may be useless."""
 
     tried: int = 0
     accepted: int = 0
     by_chance: float = 0.0
-    """The useless rules that chance proves on average: the sum of the error bounds of all rules tried."""
+    """The expected number of useless rules proven by chance: the sum of the error bounds of all rules tried."""
     k: int = PROMISING
     """The score from which a rule is promising."""
     at_most: int = 0
-    """The number of useless rules among the accepted ones that is exceeded in at most 5 of 100 cases."""
+    """An upper limit on the useless rules among the accepted ones; exceeded in at most 5 % of cases."""
 
 
 def compute_account(tried: Sequence[Tried]) -> Account:
-    """Compute the account of these rules; every life counts once, however often it was looked at.
+    """Compute the account of the rules that were tried; every rule counts once, however often it was looked at.
 
-    Whether a useless rule is proven is a coin with a chance of at most ``exact_error`` of its score. The number of
-    rare, nearly independent events is Poisson distributed (Le Cam 1960), so the 95 % quantile for the sum of the
-    bounds limits how many there are.
+    A useless rule is proven with a chance of at most ``exact_error`` of its score. The number of rare, nearly
+    independent events is Poisson distributed (Le Cam 1960), so the 95 % quantile for the sum of these bounds limits the
+    number of useless rules that are proven.
     """
     accepted = sum(life.verdict is Verdict.ACCEPT for life in tried)
     by_chance = math.fsum(exact_error(life.k) for life in tried)
@@ -82,14 +82,14 @@ def find_poisson_quantile(mean: float, share: float = SURE) -> int:
 
 
 class Arm(enum.StrEnum):
-    """Which documents the agent had in front of it: the live ones, or the proposed ones."""
+    """The documents that the agent used in a replay: the live ones (baseline), or the proposed ones (candidate)."""
 
     BASELINE = "baseline"
     CANDIDATE = "candidate"
 
 
 class Position(Struct, frozen=True, kw_only=True):
-    """How often a judge that saw both answers of a pair in one call preferred the first or the second place."""
+    """How often a judge that saw both answers of a pair in one call preferred the first or the second answer."""
 
     first: int = 0
     second: int = 0
@@ -105,39 +105,39 @@ class Position(Struct, frozen=True, kw_only=True):
 
     @property
     def chance(self) -> float:
-        """The probability that a judge without a preference for a place splits its verdicts at least as unevenly."""
+        """The probability that a judge with no preference for a place splits its verdicts at least as unevenly."""
         return chance_as_uneven(self.first, self.second)
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """Both arms of a comparison, pair by pair, and the decision."""
+    """The replays of a night under both arms, pair by pair, and the decision about the edit."""
 
     decision: Decision
     baseline: tuple[ReplayResult, ...]
     candidate: tuple[ReplayResult, ...]
     improved: tuple[str, ...] = ()
-    """Ids of tasks that won a pair tonight."""
+    """Ids of the tasks with a pair that the candidate won tonight."""
     worsened: tuple[str, ...] = ()
-    """Ids of tasks that lost a pair tonight."""
+    """Ids of the tasks with a pair that the candidate lost tonight."""
     confirmed_regressions: tuple[str, ...] = ()
-    """Of an accepted edit: tasks that lost tonight and twice more."""
+    """Ids of the tasks that an accepted edit lost tonight and lost again in both of two confirming replays."""
     unconfirmed: tuple[str, ...] = ()
-    """Of an accepted edit: tasks that lost tonight and could not be replayed again."""
+    """Ids of the tasks that an accepted edit lost tonight and that could not be replayed again to confirm the loss."""
     losses_before: int = 0
-    """Of an accepted edit: pairs lost in earlier nights, which are not replayed again."""
+    """The number of pairs that an accepted edit lost in earlier nights, which are not replayed again."""
     tally: Tally | None = None
-    """The pairs over the edit's whole life, under the paired rule."""
+    """The counts of the edit's pairs over all nights; None when the gate does not decide by pairs."""
     k: int | None = None
     cut: str = ""
-    """The cap that ended the trial for tonight, "" for none."""
+    """The spending cap that ended the trial for tonight; "" when no cap did."""
     results: tuple[Result | None, ...] = ()
-    """The outcome of each pair, None where transport lost it."""
+    """The outcome of each pair; None for a pair without one."""
     firsts: tuple[Arm | None, ...] = ()
-    """The arm a judge saw first, None where no call showed it both answers."""
+    """For each pair the arm whose answer the judge saw first; None for a pair whose answers no call showed together."""
 
     @property
     def position(self) -> Position:
-        """How often the answer shown first, or second, won the pairs that a judge saw in one call."""
+        """How often the answer shown first, and the one shown second, won the pairs that a judge saw in one call."""
         seen = zip(self.firsts, self.results, strict=True)
         judged = [(first, result) for first, result in seen if first is not None and result is not None]
         decided = [(first, result) for first, result in judged if result is not Result.TIE]
@@ -152,7 +152,7 @@ class Trial(Struct, frozen=True, kw_only=True):
 
 
 class EvidenceRow(Struct, frozen=True, kw_only=True):
-    """One rollout."""
+    """The record of one rollout: task, arm, score, answer and cost in time."""
 
     schema_version: int = SCHEMA_VERSION
     night: str
@@ -161,30 +161,30 @@ class EvidenceRow(Struct, frozen=True, kw_only=True):
     split: Split
     arm: Arm
     candidate: str
-    """The digest of the documents."""
+    """The digest of the documents under which the task was replayed."""
     sample: int
-    """Numbers repeated rollouts of a task from 0."""
+    """The number of this rollout among the repeated rollouts of its task, counted from 0."""
     hard: float | None
-    """None, like ``soft`` and ``rationale``, when transport lost the rollout."""
+    """The score for pass or fail. ``hard``, ``soft`` and ``rationale`` are None when a failed call lost the rollout."""
     soft: float | None
     rationale: str | None
     response_head: str
     response_len: int
-    """Characters of the whole response."""
+    """The length of the whole response in characters."""
     call_error: str
-    """How transport lost the rollout; "" when it did not."""
+    """The error of the call that lost the rollout; "" when no call failed."""
     latency: float
-    """Seconds."""
+    """The duration of the rollout in seconds."""
     origins: tuple[Origin, ...]
-    """The sessions, and the person's own words, that the task comes from."""
+    """The sessions, and the user's own words in them, that the task comes from."""
     judged_first: Arm | None = None
-    """On the candidate's row: the arm whose answer the judge saw first; None when no call showed both answers."""
+    """The arm whose answer the judge saw first, on the candidate's row only; None when no call showed both answers."""
 
 
 def evidence_row(
     task: TaskRecord, result: ReplayResult, *, night: str, phase: str, split: Split, arm: Arm
 ) -> EvidenceRow:
-    """Build the row of one rollout of ``task``."""
+    """Return the evidence row of one rollout of ``task``."""
     score = result.score
     return EvidenceRow(
         night=night,
@@ -206,7 +206,7 @@ def evidence_row(
 
 
 def chance_as_uneven(one: int, other: int) -> float:
-    """Compute how often fair coins fall at least as unevenly: the two-sided exact binomial test."""
+    """Compute the chance that fair coins split at least as unevenly: the two-sided exact binomial test."""
     n = one + other
     tail = sum(math.comb(n, i) for i in range(min(one, other) + 1))
     return min(1.0, 2 * tail * 0.5**n)

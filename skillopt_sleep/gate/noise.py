@@ -1,11 +1,10 @@
 """Checks the measurement itself: how noisy replays are, whether they are biased, and which gain could be shown.
 
 Two replays of a task under the same documents and model are what a candidate that changes nothing would get. How often
-those of different nights differ is the noise that a real edit has to stand out from; if the later one is better more
-often than by chance, so is the arm that is replayed later. Replays of one night may share more (the hour, the load of
-the service), so they are counted apart. The answer a judge is shown first is drawn by lot, so it must win half of the
-decided pairs. ``smallest_detectable_gain`` adds up the chances of the exact rule; nothing is simulated, because a
-trial has only a few dozen states (score and losses). See docs/gate.md.
+replays of different nights differ is the noise that a real edit must exceed. If the later replay is better more often
+than by chance, so is the arm that is replayed later. Replays of one night may share more (the hour, the load of the
+service), so they are counted apart. The answer a judge is shown first is drawn at random, so it must win half of the
+decided pairs. ``smallest_detectable_gain`` adds up the chances of the exact rule without simulation. See docs/gate.md.
 """
 
 from __future__ import annotations
@@ -33,96 +32,97 @@ from skillopt_sleep.model.call import Spend
 from skillopt_sleep.model.rollout import GateMetric, Score, combine
 
 ENOUGH = 10
-"""Replays repeated on another night from which their noise is a usable figure."""
+"""The least number of replays repeated on another night from which the estimated noise is usable."""
 
 SUSPICIOUS = 0.01
-"""A chance below which a bias is no longer put down to luck."""
+"""The probability of a result by luck below which the result is reported as a bias."""
 
 ON_REQUEST = "audit-"
-"""Prefix of the name of an A/A test run on request, before the moment that names every night."""
+"""Prefix of the name of an A/A test that the user started; the time follows, as in the name of every night."""
 
 WEEK = 7
 
 RELIABLY = 0.8
-"""The chance of acceptance from which a gain counts as one that can be shown."""
+"""The least chance of acceptance at which a gain counts as detectable."""
 
 MOST_DIFFER = 0.5
-"""Largest share of pass-or-fail replay pairs that can differ; it is reached at a pass rate of one half."""
+"""The largest share of pass-or-fail replay pairs that can differ by luck, reached at a pass rate of one half."""
 
 State = tuple[int, int]
-"""Score and losses of a trial; the wins follow from them."""
+"""The score and the number of losses of a trial; the number of wins follows from them."""
 
 
 class BaseReplay(Struct, frozen=True, kw_only=True):
-    """One measured replay of a task under documents that were live."""
+    """One measured replay of a task under documents that were live at that time."""
 
     task: str
     night: str
     base: str
-    """The digest of the documents."""
+    """The digest of the documents under which the task was replayed."""
     model: str
     phase: str
-    """What it was made for, train or val; the two are judged in different ways."""
+    """The purpose of the replay, train or val; the two are judged in different ways."""
     sample: int
-    """Numbers the replays of a task within a night."""
+    """The number of the replay among the replays of its task within a night."""
     hard: float
     soft: float
 
     def value(self, metric: GateMetric, mixed_weight: float) -> float:
-        """Return the one number that the gate compares."""
+        """Return the score under the gate's metric, as one number."""
         return combine(Score(hard=self.hard, soft=self.soft), metric, mixed_weight)
 
 
 class NoiseReport(Struct, frozen=True, kw_only=True):
-    """What repeated replays say about the measurement. Shares lie in [0, 1] and are None where nothing was repeated."""
+    """The noise and bias found in repeated replays. Shares lie in [0, 1] and are None where no replay was repeated."""
 
     repeats: int = 0
-    """Nights beyond the first in which a task was replayed, summed over the tasks."""
+    """The number of nights beyond the first in which a task was replayed, summed over the tasks."""
     tasks: int = 0
     differ: float | None = None
-    """How often two replays of a task differ beyond the margin of the gate."""
+    """The share of pairs of replays of one task whose scores differ by more than the gate's margin."""
     flips: float | None = None
-    """How often one of two replays passes and the other fails."""
+    """The share of pairs of replays of one task in which one replay passes and the other fails."""
     sd: float | None = None
-    """Standard deviation of the score of one task."""
+    """The standard deviation of the score between replays of one task."""
     later_better: int = 0
-    """Pairs of an earlier and a later replay in which the later one won."""
+    """The number of pairs of an earlier and a later replay in which the later replay won."""
     later_worse: int = 0
     position: Position = Position()
     val_tasks: int = 0
     k: int = 0
     """The score that accepts an edit."""
     tonight: int | None = None
-    """Smallest gain, in percentage points, that is accepted tonight with a chance of 80 %; None when none is."""
+    """The smallest gain, in percentage points, accepted tonight with a chance of 80 %; None when there is none."""
     in_a_week: int | None = None
-    """The same for a week of nights."""
+    """The smallest gain, in percentage points, accepted within a week with a chance of 80 %; None when there is none.
+    """
     repeats_same_night: int = 0
     differ_same_night: float | None = None
-    """``differ`` for two replays within one night."""
+    """The share ``differ``, for two replays within one night."""
 
     @property
     def known(self) -> bool:
-        """Whether enough was repeated to state the noise."""
+        """Whether enough replays were repeated to state the noise."""
         return self.differ is not None and self.repeats >= ENOUGH
 
     @property
     def drift(self) -> float:
-        """How often equally good replays are split as unevenly between the earlier and the later."""
+        """The probability that equally good replays split at least as unevenly into earlier and later winners."""
         return chance_as_uneven(self.later_better, self.later_worse)
 
 
 class AATest(Struct, frozen=True, kw_only=True):
-    """A trial of your files against themselves, so that nothing but noise could tell the two arms apart."""
+    """A trial of the user's files against themselves, in which only noise can make the two arms differ."""
 
     tasks: int
     tally: Tally
     k: int
-    """The score that would have accepted it."""
+    """The score that would have accepted the unchanged files."""
     verdict: Verdict
     why: str
     spend: Spend
     audit: NoiseReport
-    """What all replays say by now, these among them."""
+    """The noise and bias found in all stored replays, including those of this test."""
 
 
 def measure_noise(
@@ -134,10 +134,10 @@ def measure_noise(
     val_tasks: int,
     k: int,
 ) -> NoiseReport:
-    """Estimate the noise, look for a bias, and compute which gain could be shown.
+    """Return the estimated noise, a possible bias, and the smallest gain that could be shown.
 
-    Tasks weigh by the replays they have beyond the first. Pairs of an earlier and a later replay share no replay, so
-    they count as independent coins. Without val tasks, or with too few repeats, no gain is stated.
+    A task's weight is its number of replays beyond the first. No two pairs of an earlier and a later replay share a
+    replay, so they count as independent. Without val tasks, or with too few repeats, no gain is stated.
     """
     same_night, alike = _group_repeats(replays)
     repeats = sum(len(group) - 1 for group in alike)
@@ -171,9 +171,9 @@ def measure_noise(
 
 
 def _group_repeats(replays: Iterable[BaseReplay]) -> tuple[list[list[BaseReplay]], list[list[BaseReplay]]]:
-    """Group replays that differ by luck alone, in order: those within one night, and the first of each night.
+    """Group replays that differ by luck alone, in order: the replays within one night, and the first of each night.
 
-    Groups have two replays or more. Within a night only val counts: equal training answers are judged once.
+    Each group has two or more replays. Within a night only val replays count: equal training answers are judged once.
     """
     groups: defaultdict[tuple[str, str, str, str], list[BaseReplay]] = defaultdict(list)
     for replay in replays:
@@ -187,18 +187,18 @@ def _group_repeats(replays: Iterable[BaseReplay]) -> tuple[list[list[BaseReplay]
 
 
 def _moment(replay: BaseReplay) -> tuple[str, str, int]:
-    """Sort key by time: a night is named by when it began, an A/A test by that after ``ON_REQUEST``."""
+    """Return a sort key by time: the time is the name of a night, and follows ``ON_REQUEST`` in that of an A/A test."""
     return replay.night.removeprefix(ON_REQUEST), replay.night, replay.sample
 
 
 def _pair_up(group: Sequence[BaseReplay]) -> Iterable[tuple[BaseReplay, BaseReplay]]:
-    """Pair the first half with the second, so each replay is in one pair only and a slow drift shows."""
+    """Pair the first half of the replays with the second half, so that a slow drift shows and no replay is used twice."""
     half = len(group) // 2
     return zip(group[:half], group[len(group) - half :], strict=True)
 
 
 def _share(alike: Sequence[Sequence[BaseReplay]], holds: Callable[[BaseReplay, BaseReplay], bool]) -> float | None:
-    """Compute how often ``holds`` is true of two replays of a task: the mean over all its pairs, unbiased per task."""
+    """Return how often ``holds`` is true of two replays of a task: a weighted mean over tasks, or None without any."""
     if not alike:
         return None
     shares = [_mean([holds(one, other) for one, other in itertools.combinations(group, 2)]) for group in alike]
@@ -207,7 +207,7 @@ def _share(alike: Sequence[Sequence[BaseReplay]], holds: Callable[[BaseReplay, B
 
 
 def _deviation(alike: Sequence[Sequence[float]]) -> float | None:
-    """Compute the standard deviation within a task, pooled over tasks."""
+    """Return the standard deviation of scores within a task, pooled over tasks, or None without repeated replays."""
     freedom = sum(len(group) - 1 for group in alike)
     if not freedom:
         return None
@@ -224,10 +224,10 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def smallest_detectable_gain(differ: float, tasks: int, k: int, *, nights: int = 1) -> int | None:
-    """Find the smallest gain, in percentage points, that is accepted with a chance of ``RELIABLY``; None when none is.
+    """Return the smallest gain, in percentage points, that is accepted with a chance of ``RELIABLY``, or None.
 
     ``differ`` is how often two replays under the same documents differ. After its first night an edit gets pairs of
-    half of the tasks, because it waits while others are tried. Several nights show no more than all pairs of a life.
+    half of the tasks, because others are tried too. Over all nights an edit gets at most ``PAIRS_A_LIFE`` pairs.
     """
 
     def reliable(points: int) -> bool:
@@ -247,10 +247,10 @@ def smallest_detectable_gain(differ: float, tasks: int, k: int, *, nights: int =
 
 
 def pair_rates(differ: float, gain: float) -> tuple[float, float]:
-    """Compute how often a pair is won, and lost, by an edit that lifts the pass rate of such tasks by ``gain``.
+    """Return the chances that a pair is won, and lost, by an edit that raises the pass rate of a task by ``gain``.
 
-    A task that passes with the chance p differs from itself 2p(1 - p) of the time; of the two solutions the lower p
-    counts, because above it there is less to gain. Grades may differ more often than any p explains: then half of the
+    Two replays of a task with pass rate p differ with chance 2p(1 - p); of the two solutions for p the lower one is
+    used, because there is less to gain above it. Grades may differ more often than any p explains: then half of the
     differing pairs are won and half lost, shifted by half of the gain.
     """
     if differ > MOST_DIFFER:
@@ -265,10 +265,11 @@ def _pass_rate(differ: float) -> float:
 
 
 def chance_in_nights(nights: int, win: float, loss: float, k: int, tasks: int, *, later: int | None = None) -> float:
-    """Compute the chance that a new edit is accepted within ``nights`` of ``tasks`` val tasks, undisturbed by others.
+    """Compute the chance that a new edit is accepted within ``nights`` of ``tasks`` val tasks, with no other edit
+    waiting.
 
     ``win`` and ``loss`` are the chances of a pair; ``later`` is the number of tasks from the second night on. Each
-    night runs as a trial does, pair by pair and round by round. The limit of pairs in a life is not applied: see
+    night runs as a trial does, pair by pair. The limit of pairs over all nights is not applied: see
     ``chance_in_pairs``.
     """
     open_: Mapping[State, float] = {(0, 0): 1.0}
@@ -280,7 +281,7 @@ def chance_in_nights(nights: int, win: float, loss: float, k: int, tasks: int, *
 
 
 def chance_in_pairs(win: float, loss: float, k: int, pairs: int) -> float:
-    """Compute the chance that an edit is accepted within ``pairs``, in as many nights as they take."""
+    """Compute the chance that an edit is accepted within this number of pairs, however many nights they take."""
     open_: Mapping[State, float] = {(0, 0): 1.0}
     accepted = 0.0
     for _ in range(pairs):
@@ -292,7 +293,7 @@ def chance_in_pairs(win: float, loss: float, k: int, pairs: int) -> float:
 def _night(
     begun: Mapping[State, float], win: float, loss: float, k: int, tasks: int
 ) -> tuple[Mapping[State, float], float]:
-    """Return the open states after one night, with their chances, and the chance of acceptance in it."""
+    """Return the undecided states after one night, with their chances, and the chance of acceptance in this night."""
     waiting = begun
     over: list[Mapping[State, float]] = []
     accepted = 0.0
@@ -317,7 +318,7 @@ def _night(
 def _begin_pairs(
     under_way: Mapping[int, Mapping[State, float]], k: int, pairs: int, left: int
 ) -> tuple[Mapping[State, float], dict[int, Mapping[State, float]]]:
-    """Split states into those that stop for tonight and those with pairs running, by how many still run."""
+    """Return the states that stop for tonight, and the states with running pairs by the number of these pairs."""
     by_size: defaultdict[int, list[Mapping[State, float]]] = defaultdict(list)
     for promised, states in under_way.items():
         if promised:
@@ -338,7 +339,7 @@ def _merge(parts: Sequence[Mapping[State, float]]) -> dict[State, float]:
 
 
 def _after_a_pair(open_: Mapping[State, float], win: float, loss: float, k: int) -> tuple[Mapping[State, float], float]:
-    """Return the open states after one more pair, and the chance of acceptance by it."""
+    """Return the undecided states after one more pair, with their chances, and the chance that it brings acceptance."""
     after: defaultdict[State, float] = defaultdict(float)
     accepted = 0.0
     for (score, losses), chance in open_.items():
@@ -356,7 +357,7 @@ def _after_a_pair(open_: Mapping[State, float], win: float, loss: float, k: int)
 
 @functools.lru_cache(maxsize=10_000)
 def _decide(state: State, k: int) -> Verdict:
-    """Decide on a state; one computation meets each of them thousands of times."""
+    """Return the verdict on a state, cached because one computation asks for the same states thousands of times."""
     return decide(_tally(state), k)
 
 

@@ -1,6 +1,6 @@
-"""Measures pairs: one task under the base and under a rule on top of it, replayed side by side and judged blind.
+"""Measures pairs: one task under the base and under a rule on top of it, replayed together and judged blind.
 
-A pair whose arms are no fair comparison (lost, of different models, hours apart) is missing, never a tie.
+A pair whose replays cannot be compared fairly (lost, of different models, hours apart) is missing, never a tie.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.optimizer.replay import Attempt, Models, answer, find_judge
 
 SITTING = timedelta(hours=6)
-"""Longest time between the answers of a pair's two arms: after more, the service may not be the same."""
+"""The longest time between the two answers of a pair; after a longer time the service may have changed."""
 NO_VERDICT = (BadReply, EmptyReply, TooLong)
-"""Failures of a judge on what it was shown rather than in transport; they may hide a loss."""
+"""Errors of a judge that come from what it was shown, not from the connection; such an error may hide a loss."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,36 +38,36 @@ class PairedPlan(Struct, frozen=True, kw_only=True):
     """The settings of a paired trial."""
 
     k: int
-    """The score that accepts."""
+    """The score that accepts an edit."""
     metric: GateMetric
     mixed_weight: float
     seed: int
     first_sample: int
-    """Numbers the first round's replays: rounds and nights make calls of their own, candidates share base replays."""
+    """The sample number of the first round; each round and night uses other numbers, so it reuses no cached replies."""
     apart: int = 0
-    """Added to a candidate's sample number: without it, one identical to the baseline would get its very replies."""
+    """Added to a candidate's sample number, so that documents equal to the baseline's do not get its cached replies."""
 
 
 class PairRow(Struct, frozen=True, kw_only=True):
-    """One replayed pair."""
+    """One replayed pair: both replays and the outcome."""
 
     task_id: str
     baseline: ReplayResult
     candidate: ReplayResult
     first: Arm | None
-    """The arm that the judge saw first, None when it did not see both answers in one call."""
+    """The arm whose answer the judge saw first; None when the judge did not see both answers in one call."""
     result: Result | None
-    """None when transport lost an arm or the judge."""
+    """The outcome for the candidate; None when a failed call lost a replay or the judge's verdict."""
     undecided: bool = False
-    """Whether the judge found that an answer does not come to the decision; the pair is missing, and nobody's fault."""
+    """Whether the judge found that an answer stops before the decision in question; such a pair does not count."""
     unjudged: bool = False
     """Whether the judge had both answers and gave no readable verdict."""
     gain: float = 0.0
-    """The candidate's score minus the baseline's, under the gate metric; 0 where one is missing."""
+    """The candidate's score minus the baseline's, under the gate metric; 0 when one of the scores is missing."""
 
     @classmethod
     def of(cls, baseline: ReplayResult, candidate: ReplayResult, *, metric: GateMetric, mixed_weight: float) -> PairRow:
-        """Pair two replays of one task and compare their scores under the gate metric."""
+        """Return the row of two replays of one task, with their scores compared under the gate metric."""
         before, after = (value_of(arm, metric, mixed_weight) for arm in (baseline, candidate))
         row = cls(task_id=baseline.task_id, baseline=baseline, candidate=candidate, first=None, result=None)
         if before is None or after is None:
@@ -77,7 +77,7 @@ class PairRow(Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> Result | Lost:
-        """The result, or which part of the pair was lost."""
+        """The result of the pair, or the part of the pair that was lost."""
         if self.result is not None:
             return self.result
         if self.unjudged:
@@ -95,7 +95,7 @@ def measure_pairs(
     *,
     phase: str = "val",
 ) -> list[PairRow]:
-    """Replay each (task, sample) under baseline and candidate; see ``measure_rules``."""
+    """Replay and judge each (task, sample) under baseline and candidate; see ``measure_rules`` for details."""
     baseline, candidate = arms
     wave = [(candidate, task, sample) for task, sample in pairs]
     return measure_rules(wave, baseline, models, plan, known={}, phase=phase)
@@ -112,8 +112,8 @@ def measure_rules(
 ) -> list[PairRow]:
     """Replay each (candidate, task, sample) and, once for each task and sample, the baseline; then judge the pairs.
 
-    ``known`` are replays of this baseline from tonight; new ones are added to it. Returns the first rows that could be
-    paid for, in order; raises ``BudgetSpent`` when that is none.
+    ``known`` are tonight's earlier replays of the baseline; new ones are added to it. Returns the rows up to the first
+    pair that a cap did not pay for, in order; raises ``BudgetSpent`` when there are none.
     """
     attempts: list[Attempt] = []
     asked = set(known)
@@ -139,7 +139,7 @@ def measure_rules(
 
 
 def is_one_sitting(old: ReplayResult, new: ReplayResult) -> bool:
-    """Whether two answers may be compared: the same model and version, as far as both are known, within ``SITTING``."""
+    """Return whether two answers may be compared: same model and version where known, and at most ``SITTING`` apart."""
     for one, other in ((old.model, new.model), (old.version, new.version)):
         if one and other and one != other:
             return False
@@ -151,7 +151,7 @@ def is_one_sitting(old: ReplayResult, new: ReplayResult) -> bool:
 def _run_while_paid(
     work: Callable[[T], R], items: Sequence[T], parallel: Parallel
 ) -> tuple[list[R], BudgetSpent | None]:
-    """Return the results of the first items that could be paid for, and the cap that ended it, if any."""
+    """Return the results of the items before the first unpaid one, and the cap that ended the run, or None."""
     spent: list[BudgetSpent] = []
 
     def attempt(item: T) -> R | None:
@@ -188,7 +188,7 @@ def _judge_pair(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: 
 def _score(
     task: TaskRecord, old: ReplayResult, new: ReplayResult, first: Arm, models: Models
 ) -> tuple[ReplayResult, ReplayResult, Arm | None]:
-    """Score both replays; also return ``first`` where one call showed the judge two different answers, else None."""
+    """Return both replays with scores, and ``first`` if one call showed the judge two different answers, else None."""
     judge = find_judge(task, models.judges)
     if old.score is not None or new.score is not None:  # an agent's own ending is already its score
         one, two = (result.score or judge.score(task, result, models.optimizer) for result in (old, new))
@@ -204,11 +204,11 @@ def _score(
 
 
 def _draw_first(task_id: str, new: ReplayResult, seed: int) -> Arm:
-    """Draw which answer the judge sees first, from the pair and the night but not from the answers."""
+    """Return the arm whose answer the judge sees first, drawn from the pair and the night but not from the answers."""
     coin = hashlib.sha256(f"{seed}:{task_id}:{new.candidate}:{new.sample}".encode()).digest()[0] & 1
     return Arm.CANDIDATE if coin else Arm.BASELINE
 
 
 def value_of(result: ReplayResult, metric: GateMetric, mixed_weight: float) -> float | None:
-    """Return the score of a replay under the gate metric; None when it has none."""
+    """Return the score of a replay under the gate metric, or None for a replay without a score."""
     return None if result.score is None else combine(result.score, metric, mixed_weight)

@@ -1,7 +1,7 @@
-"""Tries the parts of a document that is already in use: each pair replays the whole of it, and all but one part.
+"""Tries the parts of a document in use: each pair replays a task under the whole document, and under all but one part.
 
-One set of pairs answers two questions, each with its own tally and its own exact error: is the document better with
-the part, or without it? A part that does harm is taken out of the base at once, and the others are tried again.
+One set of pairs answers two questions, each with its own tally and its own exact error: is the document better with the
+part, or without it? A part that does harm is taken out of the base at once, and the other parts are tried again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from skillopt_sleep.model.call import Expected
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 
 FORECASTS = 18
-"""Made-up documents that a forecast tries; fewer for one with many parts."""
+"""How many made-up documents a forecast tries; a document with many parts gets fewer."""
 FORECAST_PARTS = 400
-"""Made-up parts that a forecast tries at most, about a second of work."""
+"""The most made-up parts that a forecast tries in all, which takes about a second."""
 MARGIN = 1.15
-"""How much further a forecast reaches than the cheapest and the dearest of its made-up documents."""
+"""The factor by which a forecast's range extends beyond the cheapest and the dearest of its made-up documents."""
 
 
 class PartTrial(RuleTrial[TaskT]):
-    """The trial of one part; ``tally`` counts what speaks for taking it out, ``kept`` what speaks for keeping it."""
+    """The trial of one part; ``tally`` counts the pairs in favour of taking the part out, ``kept`` of keeping it."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class PartTrial(RuleTrial[TaskT]):
         requests: Mapping[str, str],
         touched: Mapping[str, int] | None = None,
     ) -> None:
-        """Line up the tasks, those that are ``touched`` most first; ``requests`` names the request of each.
+        """Order the tasks by the words shared with the part, most first; ``requests`` names each task's request.
 
-        ``touched`` counts the words that the part shares with each task, by its id.
+        ``touched`` maps the id of a task to the number of words that the task shares with the part.
         """
         super().__init__(tasks, plan, requests=requests)
         self.kept = Tally()
@@ -53,7 +53,7 @@ class PartTrial(RuleTrial[TaskT]):
 
     @property
     def effect(self) -> Effect:
-        """What the pairs show so far."""
+        """The effect of the part, as the pairs so far show it."""
         if decide(self.kept, self.plan.k) is Verdict.ACCEPT:
             return Effect.CARRIES
         if decide(self.tally, self.plan.k) is Verdict.ACCEPT:
@@ -64,14 +64,14 @@ class PartTrial(RuleTrial[TaskT]):
 
     @property
     def is_decided(self) -> bool:
-        """Whether no further pair is needed."""
+        """Whether the effect of the part is decided, so that the trial needs no further pair."""
         return self.effect in {Effect.CARRIES, Effect.HARMS}
 
     def begin_again(self) -> None:
-        """Line up all tasks once more, on another base; what was counted stays counted.
+        """Put all tasks in line once more, because the base has changed; pairs already counted stay counted.
 
-        Tasks that the words of the part touch most come first, with both of the replays that may count, so the noise
-        of the others does not drown them. The order comes from texts and seed, never from a result.
+        Tasks that share most words with the part come first, twice each, so that the noise of the other tasks does not
+        hide the effect. The order comes from the texts and the seed, never from a result.
         """
         luck = random.Random(self.plan.seed)  # noqa: S311
         ordered = sorted(luck.sample(self.tasks, len(self.tasks)), key=self.rank, reverse=True)
@@ -84,9 +84,9 @@ class PartTrial(RuleTrial[TaskT]):
         return self._touched.get(task.id, 0)
 
     def choose_next(self) -> list[tuple[TaskT, int]]:
-        """Return the (task, sample) pairs to replay next: as many as could decide at the earliest, all at once.
+        """Return the (task, sample) pairs to replay next, all at once: the fewest that could bring a decision.
 
-        A second replay of the same tasks is paid for only when the first ones lean to one side.
+        A second replay of the same tasks is paid for only when the first replays lean to one side.
         """
         k, leaning = self.plan.k, max(self.kept.score, self.tally.score)
         room = PAIRS_A_LIFE - len(self.rows)
@@ -102,7 +102,7 @@ class PartTrial(RuleTrial[TaskT]):
         return []
 
     def add(self, rows: Sequence[PairRow]) -> None:
-        """Count the first of the pairs that were chosen, in order, in both tallies."""
+        """Count the outcomes of the first of the chosen pairs, in order, in both tallies."""
         del self._legs[0][1][: len(rows)]
         self.rows += rows
         for row in rows:
@@ -121,16 +121,16 @@ class PartTrial(RuleTrial[TaskT]):
 
 
 _TURNED: Mapping[Result | Lost, Result] = {Result.WIN: Result.LOSS, Result.LOSS: Result.WIN}
-"""The outcome of a decided pair as its other arm sees it. Pairs without outcome need none: only the difference between
-the arms counts."""
+"""The outcome of a pair as seen from the other arm: a win is a loss, a loss a win. Other outcomes are the same for both
+arms."""
 
 
 def try_parts(
     parts: Sequence[PartTrial[TaskT]], measure: MeasureAll[TaskT], *, take_out: Callable[[PartTrial[TaskT]], None]
 ) -> None:
-    """Try all parts until none needs or may have another pair; ``take_out`` removes a harmful one from the base.
+    """Try all parts until none needs or may have another pair; ``take_out`` removes a harmful part from the base.
 
-    A cap ends it early and is noted as ``cut``; raises ``FatalBackend``.
+    A spent cap ends all trials early and is stored as ``cut`` of each part. Raises ``FatalBackend``.
     """
 
     def conclude(decided: RuleTrial[TaskT]) -> None:
@@ -148,10 +148,10 @@ def try_parts(
 
 
 def forecast_price(line_up: Callable[[], Sequence[PartTrial[TaskT]]], *, judged: float, seed: int = 0) -> Expected:
-    """Forecast the calls by trying made-up documents: from no part with an effect to all, and from no noise to much.
+    """Forecast the calls by trying made-up documents, with few or many effective parts and little or much noise.
 
     ``line_up`` returns new trials of the real parts and tasks, so texts and policy are the real ones. ``judged`` is the
-    share of tasks that take a call of a judge.
+    share of tasks whose score needs a call of a judge.
     """
     runs = max(4, min(FORECASTS, FORECAST_PARTS // max(1, len(line_up()))))
     luck = random.Random(seed)  # noqa: S311
@@ -166,7 +166,7 @@ def forecast_price(line_up: Callable[[], Sequence[PartTrial[TaskT]]], *, judged:
 def _count_calls(
     parts: Sequence[PartTrial[TaskT]], luck: random.Random, *, noise: float, share: float, judged: float
 ) -> int:
-    """Try made-up parts, of which a ``share`` has an effect on a fifth of the tasks, and count the calls."""
+    """Return how many calls a trial takes when a ``share`` of the parts is made to affect a fifth of the tasks."""
     signs = {id(part): luck.choice((1, 1, -1)) if luck.random() < share else 0 for part in parts}
     drawn = {id(part): luck.sample(part.tasks, len(part.tasks)) for part in parts}
     if luck.choice((True, False)):  # the words of a part tell where it matters, or they do not

@@ -1,7 +1,7 @@
-"""Carries a rule that is not decided yet from night to night, with its tally: one life, whatever changes around it.
+"""Carries a rule that is not decided yet, with its tally, from night to night.
 
-A rule that is rewritten in other words, or whose document the user edits, keeps its tally. Backend, model, metric and
-replay mode change what is measured, so each combination has a tally of its own, which waits while another is in use.
+A rule that is proposed again in other words, or whose document the user edits, keeps its tally. Each combination of
+backend, model, metric and replay mode has its own tally, which waits while another combination is used.
 """
 
 from __future__ import annotations
@@ -28,44 +28,44 @@ from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.model.text import sha256
 
 MOST_WAITING = 12
-"""Rules on trial at the same time: with more, none would get enough pairs. New ones wait until one is decided."""
+"""The most rules on trial at the same time: with more, none would get enough pairs. New rules wait for a free place."""
 SAID = "you said so, not proven"
-"""What reports call a rule on a standing wish of the person that worked where they said it and harmed nothing."""
+"""The reports' words for a rule that the user asked for, that the agent followed each time, and that never lost."""
 CLOSED = (
     "an earlier version tried it together with others, or without counting requests; each rule now has a trial of"
     " its own, and this one begins anew when it is proposed again"
 )
-"""Why a life of an earlier version ends."""
+"""The reason given when a trial that an earlier version of the program began is ended."""
 IDLE_PAIRS = 24
-"""Pairs after which a rule without a net win is given up: it shows no effect, and others wait for their turn."""
+"""The number of pairs after which a rule without a net win is dropped: the rule shows no effect, and others wait."""
 TOUCHED_FOR_ANOTHER = 4
-"""Tasks that share words with a rule for one other that it is tried on: where a rule cannot help, noise takes two from
-the score as often as it adds one. docs/gate.md has what this gains, and what rules that harm elsewhere come to."""
+"""The number of tasks sharing words with a rule for each other task that the rule is tried on. Other tasks are few
+because there noise lowers the score more than it raises the score (measured in docs/gate.md)."""
 GIVE_UP_AT = -4
-"""Score at which a rule is given up at the end of a night: it would take a place among those on trial for many nights,
-at a pair each, because a round that has begun is left at ``PAUSE_AT``. Like every stop this cannot raise the error."""
+"""The score at which a rule is dropped at the end of a night. The rule would otherwise fill a place for many nights at
+one pair each, because a round ends at ``PAUSE_AT``. Dropping a rule cannot raise the gate's error."""
 
 
 class Base(Struct, frozen=True, kw_only=True):
-    """What a tally of pairs was measured with, and the documents of its latest night."""
+    """The models, metric and replay mode of a tally, and the documents of the tally's latest night."""
 
     documents: tuple[tuple[DocumentKind, str, str], ...] = ()
-    """Kind, path and digest of the text of each document; a tally outlasts their changes."""
+    """Kind, path and digest of the text of each document; a tally stays valid when these change."""
     target: str = ""
-    """Backend and model that replay."""
+    """Backend and model of the target, which replays the tasks."""
     optimizer: str = ""
-    """Backend and model that judge."""
+    """Backend and model of the optimizer, which judges the answers."""
     metric: str = ""
-    """How scores are counted: a key, in which the number of the mixed metric is the weight of the soft score, whatever
-    the words beside it say; other words would be another key, and lose the tallies kept under this one."""
+    """The metric's stored key. The number in the key of the mixed metric is the weight of the soft score; rewording the
+    key would lose the tallies stored under it."""
     replay: str = ""
-    """How tasks are replayed."""
+    """The mode in which tasks are replayed."""
     scope: str = ""
-    """Whose work is learnt from."""
+    """The scope of sessions that rules are learnt from."""
 
     @staticmethod
     def describe_documents(candidate: Candidate) -> tuple[tuple[DocumentKind, str, str], ...]:
-        """List the documents of a candidate; a file that does not exist has a digest of its own."""
+        """Return kind, path and digest of each document of a candidate; a missing file has a digest of its own."""
         return tuple(
             (document.kind, document.path, sha256(b"\0absent" if document.content is None else document.content))
             for document in candidate.documents
@@ -73,17 +73,17 @@ class Base(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits over all of it."""
+        """The first sixteen hex digits of a digest of all fields, documents included."""
         return sha256(msgspec.json.encode(self))[:16]
 
     @property
     def way(self) -> Base:
-        """How it was measured, without the documents."""
+        """A copy without the documents: only the models, the metric, the replay mode and the scope."""
         return replace(self, documents=())
 
 
 class Parked(Struct, frozen=True, kw_only=True):
-    """A tally that was measured in another way than the present one, and continues when that way comes back."""
+    """A tally measured with other models or settings than the present ones; it continues when those are used again."""
 
     on: Base
     tally: Tally
@@ -91,67 +91,67 @@ class Parked(Struct, frozen=True, kw_only=True):
 
 
 def _touches(words: str, task: TaskRecord) -> bool:
-    """Whether a request shares words with a rule; imported when asked, because ``status`` compares no texts."""
+    """Return whether a task shares words with a rule; the import is local because ``status`` does not need it."""
     from skillopt_sleep.model.rules import count_touched  # noqa: PLC0415
 
     return count_touched(words, task) > 0
 
 
 class PendingEdit(Struct, frozen=True, kw_only=True):
-    """A rule that is not decided yet. One that an earlier version stored may be a bundle of several."""
+    """A rule that is not decided yet. A stored entry of an earlier version may be a bundle of several rules."""
 
     id: str
-    """The edit's id in its first wording."""
+    """The id of the rule's edit in its first wording."""
     night: str
-    """The night that first tried it."""
+    """The night that first tried the rule."""
     kind: DocumentKind
     k: int
-    """The score that proves it."""
+    """The score that proves the rule."""
     edits: tuple[EditRecord, ...]
-    """The rule, alone."""
+    """The rule's edit; several edits only in a bundle that an earlier version stored."""
     groups: tuple[str, ...]
-    """Task groups its reflection saw, and the ids of their tasks (groups may merge); it is never tried on them."""
+    """Groups and ids of the tasks that the rule was written from (groups may merge); it is not tried on them."""
     tally: Tally
     on: Base = Base()
-    """What the tally was measured with."""
+    """The models, settings and documents that the tally was measured with."""
     atop: bool = False
-    """Whether an earlier version first tried it on top of another proposal instead of the live documents."""
+    """Whether an earlier version first tried the rule on top of another proposal instead of on the live documents."""
     nights: int = 1
     tasks: tuple[str, ...] = ()
-    """The different requests its pairs were measured on: their groups, or the ids of their tasks."""
+    """The different requests that the rule's pairs were measured on, as names of task groups or as task ids."""
     evidence: tuple[str, ...] = ()
-    """The requests it rests on: groups of the tasks it was written from; empty for a bundle of an earlier version."""
+    """The requests that the rule was written from, as task groups; empty for a bundle of an earlier version."""
     others: int | None = None
-    """Other requests of the archive that can add to its score; None when they were not counted."""
+    """The number of other requests in the archive that can add to the rule's score; None when they were not counted."""
     touched: int = 0
-    """Those of them that share words with it."""
+    """The number of requests, among ``others``, that share words with the rule."""
     parked: tuple[Parked, ...] = ()
-    """Its tallies under other models, metrics and replay modes."""
+    """The rule's tallies under other models, metrics and replay modes."""
     promising_at: int = PROMISING
-    """The score from which it is shown as promising (the setting ``alpha``)."""
+    """The score from which the rule is shown as promising (from the setting ``alpha``)."""
     wished: bool = False
-    """Whether each sentence of it rests on a standing wish that the person typed: "always", "from now on"."""
+    """Whether every sentence of the rule follows a standing wish that the user typed: "always", "from now on"."""
     own: tuple[int, int] = (0, 0)
-    """On how many of the requests it was written from it was tried, and on how many the agent then did as it says."""
+    """Of the requests that the rule was written from: how many it was tried on, and on how many it was followed."""
 
     @property
     def rule(self) -> EditRecord:
-        """The one edit."""
+        """The one edit that makes the rule."""
         return self.edits[0]
 
     @property
     def words(self) -> str:
-        """What it says, or what it deletes."""
+        """The text that the rule adds, or the text that it deletes."""
         return " ".join(edit.text or edit.anchor for edit in self.edits)
 
     @property
     def is_promising(self) -> bool:
-        """Whether it has reached that score, beyond doubt and with enough size: worth a person's look, never more."""
+        """Whether the rule would be accepted at the score ``promising_at``: worth a look, but not proven."""
         return decide(self.tally, self.promising_at) is Verdict.ACCEPT
 
     @property
     def you_said_so(self) -> str:
-        """The result of a person's standing wish that worked wherever they said it and harmed nothing; "" otherwise."""
+        """A sentence about a user's standing wish that the agent always followed and that never lost, else ""."""
         tried, heeded = self.own
         if not (self.wished and 0 < tried == heeded and self._is_harmless):
             return ""
@@ -161,7 +161,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
     @property
     def awaits_sources(self) -> bool:
-        """Whether it rests on a standing wish, harmed nothing, and was not tried yet where the wish was said."""
+        """Whether the rule follows a standing wish, never lost, and was not tried on the requests with the wish."""
         return self.wished and not self.own[0] and self._is_harmless
 
     @property
@@ -171,13 +171,13 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> int:
-        """How many more requests the archive must hold before it can be proven at all."""
+        """How many more requests the archive must hold before the rule can be proven at all."""
         needed = -(-(self.k + self.tally.doubt) // WINS_A_REQUEST) + self.tally.losses
         return 0 if self.others is None else max(0, needed - self.others)
 
     @property
     def needs(self) -> str:
-        """What it lacks to be proven: "2 more wins"."""
+        """What the rule lacks to be proven: "2 more wins"."""
         more = describe_needs(self.tally, self.k)
         if not self.missing:
             return more
@@ -185,27 +185,27 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return f"{more}, and {requests} to try it on"
 
     def seen(self, tasks: Sequence[TaskRecord]) -> frozenset[str]:
-        """Return the current names of the groups of ``tasks`` that its reflection saw.
+        """Return the groups of the tasks that the rule was written from, by their stored and their current names.
 
-        Pass all tasks there are: a group of which one is missing may not be recognized.
+        Pass all tasks there are: a group of which one task is missing may not be recognized.
         """
         return frozenset((*self.groups, *(group_of(task) for task in tasks if task.id in self.groups)))
 
     def unseen(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-        """Return the tasks of groups that its reflection has not seen."""
+        """Return the tasks outside the groups that the rule was written from."""
         seen = self.seen(tasks)
         return tuple(task for task in tasks if group_of(task) not in seen)
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it was tried twice on each request there is, and they are too few to prove it."""
+        """Whether the rule was tried twice on each request there is, and these requests are too few to prove it."""
         return self.tally.pairs >= WINS_A_REQUEST * len(self.tasks) > 0 and self.missing > 0
 
     def fitting(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-        """Return the unseen tasks to try it on: those that share words with it, and some others, where it may harm.
+        """Return unseen tasks to try the rule on: those that share words with it, and a few others, which it may harm.
 
-        All of them if none of the archive shares any: its words do not tell what it is about. A rule that is stuck
-        waits for new ones.
+        Return all unseen tasks when no task in the archive shares a word with the rule: its words then do not show what
+        it is about. A stuck rule gets only tasks of new requests.
         """
         done = frozenset(self.tasks if self.is_stuck else ())
         unseen = tuple(task for task in self.unseen(tasks) if not done & {group_of(task), task.id})
@@ -216,9 +216,9 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return (*touched, *others[: -(-len(touched) // TOUCHED_FOR_ANOTHER)])
 
     def may_change(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-        """Return the unseen tasks on which it may still win: once each was tried twice, only those that it touches.
+        """Return unseen tasks that may still add a win: after two tries each, only tasks that the rule touches.
 
-        It touches what shares words with it, and what it won or lost before.
+        A rule touches the tasks that share words with it, and the tasks that it won or lost before.
         """
         twice = self.tally.pairs >= WINS_A_REQUEST * len(self.tasks)
         idle = frozenset(self.tasks if twice else ()) - {*self.tally.won, *self.tally.lost}
@@ -227,7 +227,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         )
 
     def among(self, tasks: Sequence[TaskRecord]) -> PendingEdit:
-        """Update the names of requests to those that ``tasks`` use now, and count those it can be tried on."""
+        """Return the rule with the current names of requests, and a count of those in ``tasks`` it can be tried on."""
         names = {task.id: group_of(task) for task in tasks}
         renamed = replace(
             self,
@@ -243,17 +243,17 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return replace(renamed, others=len({group_of(task) for task in may_change}), touched=len(touched))
 
     def after(self, tally: Tally | None, measured: Sequence[str], *, tried: bool) -> PendingEdit:
-        """Return the rule after another night, with the tasks that added a pair to its tally."""
+        """Return the rule after another night, with its new tally and the tasks measured in that night."""
         tally = tally or self.tally
         kept = measured if tally.pairs > self.tally.pairs else ()
         return replace(self, tally=tally, tasks=tuple(dict.fromkeys((*self.tasks, *kept))), nights=self.nights + tried)
 
     def with_evidence(self, edit: EditRecord, evidence: Sequence[str], groups: Sequence[str]) -> PendingEdit:
-        """Return the rule with the further requests that led to it once more, in whatever words.
+        """Return the rule with further requests as evidence, because an optimizer wrote the same rule from them again.
 
-        It keeps its first wording and its tally; a rule whose required score falls from 12 to 9 has the error bound of
-        9. The second request is never tried, like the ``groups`` that wrote the rule. Later ones change nothing of the
-        rule, so it can be tried on them.
+        The rule keeps its first wording and its tally; when its required score falls from 12 to 9, its error bound is
+        that of 9. The rule is never tried on the second request, nor on the requests it was first written from.
+        Requests after the second do not change the rule, so it can be tried on them.
         """
         named = filter(None, (*self.evidence, *evidence))  # one without a name is some request that is not known
         resting = tuple(dict.fromkeys(named)) or self.evidence
@@ -269,7 +269,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         )
 
     def measured_with(self, on: Base) -> PendingEdit:
-        """Return the rule with the tally of tonight's way of measuring; the present one is kept if it is another."""
+        """Return the rule with its tally for tonight's models and settings; a tally for other ones is parked."""
         if self.on.way == on.way:
             return replace(self, on=on)
         fitting = next((parked for parked in self.parked if parked.on.way == on.way), Parked(on=on, tally=Tally()))
@@ -280,18 +280,18 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
 
 class ClosedEdit(Struct, frozen=True, kw_only=True):
-    """A rule whose life is over; without new evidence it gets no second one."""
+    """A rule whose trial has ended for good; the rule is tried again only with new evidence."""
 
     base: str
-    """The digest of what it was last measured with."""
+    """The digest of the models, settings and documents of the last measurement."""
     edit: EditRecord
     why: str
     night: str
-    """The night that ended it."""
+    """The night that ended the trial."""
     evidence: tuple[str, ...] = ()
-    """The requests it rested on; none for one that an earlier version closed."""
+    """The requests that the rule was written from; empty for a rule that an earlier version closed."""
     proven: bool = False
-    """Whether it was proven, so that it is in a proposal or in the file, unless the user took it out."""
+    """Whether the rule was proven, so that it is in a proposal or in the file, unless the user took it out."""
 
 
 class Dropped(Struct, frozen=True, kw_only=True):
@@ -300,10 +300,10 @@ class Dropped(Struct, frozen=True, kw_only=True):
     edit: PendingEdit
     why: str
     final: bool = False
-    """Whether it comes back only with new evidence."""
+    """Whether the rule may be tried again only with new evidence."""
 
     def close(self, night: str) -> ClosedEdit | None:
-        """Return the record of a rule that may come back only with new evidence; None if it may be tried anew."""
+        """Return the record of a rule that needs new evidence to be tried again, or None when it needs none."""
         if not self.final:
             return None
         life = self.edit
@@ -311,23 +311,23 @@ class Dropped(Struct, frozen=True, kw_only=True):
 
 
 def current_groups(names: Iterable[str], tasks: Iterable[TaskRecord]) -> tuple[str, ...]:
-    """Translate task ids and group names into the different groups that ``tasks`` have now."""
+    """Return the current groups of the tasks that ``names`` names by task id or by group, without duplicates."""
     groups = {task.id: group_of(task) for task in tasks}
     return tuple(dict.fromkeys(groups.get(name, name) for name in names))
 
 
 def choose_for_tonight(pending: Sequence[PendingEdit]) -> tuple[PendingEdit, ...]:
-    """Return the rules in the order they are tried: those that rest on two requests first, then the oldest.
+    """Return the rules in the order they are tried: rules written from two or more requests first, then the oldest.
 
-    No score decides about a turn.
+    The order does not depend on any score.
     """
     return tuple(sorted(pending, key=lambda rule: (len(rule.evidence) < 2, rule.night)))  # noqa: PLR2004
 
 
 def drop_if_over(pending: PendingEdit) -> Dropped | None:
-    """Drop a rule that the pairs left in its life could no longer prove, or that shows no effect; None otherwise.
+    """End a rule that its remaining pairs cannot prove or that shows no effect; return None for any other rule.
 
-    What an earlier version tried together is dropped too, because no tally says which rule of it helped.
+    Rules that an earlier version tried together are dropped too, because no tally says which of them helped.
     """
     tally = pending.tally
     if len(pending.edits) > 1 or not pending.evidence:
@@ -351,9 +351,9 @@ def drop_if_over(pending: PendingEdit) -> Dropped | None:
 
 
 def revive(pending: PendingEdit, live: Candidate) -> tuple[Candidate, EditRecord] | Dropped:
-    """Rebuild the documents with a rule on top, or say why its trial cannot continue; with the edit that did it.
+    """Return the documents with the rule applied, and the edit that applied it, or say why the trial cannot continue.
 
-    A rule that stood below another one, which is gone, is added at the end.
+    A rule whose place was below a text that is gone is added at the end.
     """
     document = live[pending.kind]
     if document is None:

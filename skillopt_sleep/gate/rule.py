@@ -1,7 +1,7 @@
 """Decides about a rule: the strict comparison of the SkillOpt paper, and the paired score with its exact error.
 
-Everything here is pure; `trial` does the replays. A won pair counts one and a lost pair minus two; a rule that reaches
-the score ``k`` is accepted. ``exact_error`` computes how often chance alone gets there; docs/gate.md has the reasons.
+Nothing here makes a call. A won pair adds one to the score, a lost pair subtracts two; a rule that reaches the score
+``k`` is accepted. ``exact_error`` computes how often chance alone gets there; docs/gate.md has the reasons.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from skillopt_sleep.gate.tally import Result, Tally
 from skillopt_sleep.model.rollout import GateMetric
 
 MIN_MEASURED_SHARE = 0.8
-"""Below this share of measured pairs nothing is decided: what transport lost may be what mattered."""
+"""The least share of planned pairs that must be measured for a decision: lost pairs may be the ones that matter."""
 PROMISING = 6
-"""The score from which a rule is shown as promising: by luck in 4.96 % of useless rules."""
+"""The score from which a rule is shown as promising; 4.96 % of useless rules reach this score by luck."""
 PROVEN = 9
-"""The score that proves a rule which rests on two or more requests: by luck in 1.05 % of useless rules."""
+"""The score that proves a rule based on two or more requests; 1.05 % of useless rules reach this score by luck."""
 PROVEN_ALONE = 12
-"""The score that proves a rule which rests on one request: by luck in .22 % of useless rules."""
+"""The score that proves a rule based on only one request; 0.22 % of useless rules reach this score by luck."""
 LEAST_SIZE = 8.0
-"""The ``Tally.size`` (a betting fortune that starts at 1) that an accept needs, so that many small gains do not
-outweigh a few large harms."""
+"""The least ``Tally.size`` (a betting fortune that starts at 1) of a rule that is accepted, so that many small gains do
+not outweigh a few large harms."""
 MOST_LOSSES = 6
-"""Most losses of a rule: one more drops it, whatever its wins."""
+"""The largest number of lost pairs that a rule may have; one more loss rejects the rule, however many pairs it won."""
 DROP = -6
-"""The score at which an edit is dropped: after three losses in a row, acceptance takes twelve wins in a row."""
+"""The score at which a rule is rejected: after three losses in a row, acceptance would take twelve wins in a row."""
 PAIRS_A_NIGHT = 36
 PAIRS_A_LIFE = 108
-"""Most pairs an edit may cost in a night (``PAIRS_A_NIGHT``) and in its life. Like every stop that is not a verdict,
-they only save money."""
+"""The most pairs that the trial of an edit may replay in one night (``PAIRS_A_NIGHT``) and over all nights
+(``PAIRS_A_LIFE``). Both limits only save money; neither of them can raise the chance of a wrong acceptance."""
 GO_ON_AT = 1
-"""The score from which one more round in the same night is worth its price."""
+"""The least score at which another round of pairs in the same night is worth its price."""
 PAUSE_AT = -2
-"""The score at which a round that has begun is left for another night: one loss that no win makes up for.
+"""The score at which the trial of an edit stops for the night in the middle of a round: one loss without a win.
 
-Measured (docs/gate.md): an edit that helps and harms alike stops after six pairs in the median instead of ten; one
-that lifts the pass rate from .3 to .7 is accepted in its first night in 77 of 100 cases instead of 82, and in the end
-as often.
+Measured (docs/gate.md): an edit that helps as often as it harms stops after a median of six pairs instead of ten. An
+edit that lifts the pass rate from .3 to .7 is accepted in its first night in 77 instead of 82 of 100 cases, and over
+all nights as often.
 """
 GRADED_MARGIN = 0.1
-"""How far two graded scores must differ to count: less is the judge's mood."""
+"""The difference that two graded scores must exceed to count; smaller differences are the judge's inconsistency."""
 ROUNDING = 1e-9
-"""Tolerance for inexact grades such as 0.3: 0.4 - 0.3 exceeds 0.1 by rounding alone."""
+"""The tolerance for rounding errors when grades are compared: as floats, 0.4 - 0.3 exceeds 0.1."""
 
 
 class Effect(enum.StrEnum):
-    """What the trial of a part shows."""
+    """The effect of one part of a document, as its trial shows it."""
 
     CARRIES = "carries weight"
     HARMS = "does harm"
@@ -59,7 +59,7 @@ class Effect(enum.StrEnum):
 
 
 class Verdict(enum.StrEnum):
-    """What a night can say about an edit."""
+    """The possible results of a night's trial of an edit."""
 
     ACCEPT = "accept"
     REJECT = "reject"
@@ -68,7 +68,7 @@ class Verdict(enum.StrEnum):
 
 
 class GateMode(enum.StrEnum):
-    """How edits are accepted: by pairs, by the paper's comparison of two means, or all of them untested."""
+    """How edits are accepted: by replayed pairs, by the SkillOpt paper's comparison of two means, or without a test."""
 
     PAIRED = "paired"
     STRICT = "strict"
@@ -76,17 +76,17 @@ class GateMode(enum.StrEnum):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """A verdict with its numbers."""
+    """A verdict on an edit, the reason for the verdict, and the scores and counts behind it."""
 
     verdict: Verdict
     why: str
     baseline: float | None = None
-    """Mean score over the measured pairs, None without any."""
+    """Mean score of the baseline over the measured pairs; None when no pair was measured."""
     candidate: float | None = None
     pairs: int = 0
-    """Pairs replayed tonight."""
+    """The number of pairs replayed tonight."""
     measured: int = 0
-    """Pairs of which both replays came back."""
+    """The number of pairs in which both replays came back with a score."""
     wins: int = 0
     losses: int = 0
 
@@ -95,23 +95,23 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 def is_strictly_better(candidate: float, current: float) -> bool:
-    """Apply the rule of the SkillOpt paper: one measured mean must be above the other; a tie keeps what there is.
+    """Return whether the candidate's mean is above the current mean (rule of the SkillOpt paper); a tie is not better.
 
-    The rule compares one noisy measurement with another and has no stated error rate.
+    The comparison of one noisy measurement with another has no stated error rate.
     """
     return candidate > current
 
 
 def is_enough_measured(measured: int, planned: int) -> bool:
-    """Tell whether the replays that came back may speak for those that transport lost."""
+    """Return whether enough planned pairs were measured to decide despite the pairs that failed calls lost."""
     return measured > 0 and measured >= MIN_MEASURED_SHARE * planned
 
 
 def decide_strict(pairs: Sequence[tuple[float | None, float | None]]) -> Decision:
     """Accept when the candidate's mean over the measured pairs is strictly above the baseline's.
 
-    A pair holds the scores of a task under baseline and candidate, None where transport lost one. Without pairs the
-    verdict is undecided; with too few measured ones, unmeasured.
+    A pair holds a task's scores under baseline and candidate, None for a score lost to a failed call. Without pairs the
+    verdict is undecided; with too few measured pairs it is unmeasured.
     """
     if not pairs:
         return Decision(verdict=Verdict.UNDECIDED, why="there are no validation tasks apart from the training ones")
@@ -141,15 +141,15 @@ def decide_strict(pairs: Sequence[tuple[float | None, float | None]]) -> Decisio
 
 
 def exact_error(k: int, most_losses: int = MOST_LOSSES) -> float:
-    """Compute the chance that a rule which helps no more than it harms ever reaches the score ``k``.
+    """Compute the chance that a rule which helps no more often than it harms ever reaches the score ``k``.
 
     In the worst case a pair that is no tie is won or lost with equal chance. A path that reaches ``k`` after ``c``
     losses has k + 2c wins, so n = k + 3c steps, each of chance 1/2. Of the C(n, c) orders of its steps the share k/n
     was not at ``k`` before its end: read backwards, by the cycle lemma (Dvoretzky and Motzkin 1947; Concrete
-    Mathematics, section 7.5), exactly k of the n rotations of a path with steps of at most +1 that ends at k stay
-    above 0. So the chance is the sum over c = 0 .. most_losses of k/n C(n, c) 2^-n. Without a limit of losses it is
-    phi**-k, phi being the golden ratio. Dropping at a low score, stopping and spent caps only remove paths, so they
-    can only lower the chance.
+    Mathematics, section 7.5), exactly k of the n rotations of a path with steps of at most +1 that ends at k stay above
+    0. So the chance is the sum over c = 0 .. most_losses of k/n C(n, c) 2^-n. Without a limit of losses the chance is
+    phi**-k, phi being the golden ratio. Dropping at a low score, stopping and spent caps only remove paths, so they can
+    only lower the chance.
     """
     return math.fsum(k / n * math.comb(n, c) * 0.5**n for c in range(most_losses + 1) for n in (k + 3 * c,))
 
@@ -168,15 +168,15 @@ def threshold(alpha: float) -> int:
 
 
 def margin_for(metric: GateMetric) -> float:
-    """Return how far two scores of one task must differ to count: not at all under pass or fail.
+    """Return the difference that two scores of one task must exceed to count: 0 under the pass-or-fail metric.
 
-    A judge that knows only pass and fail differs by 1, or by the weight of ``hard``, and is beyond either margin.
+    Scores of a judge that knows only pass and fail differ by 1, or by the weight of ``hard``: more than either margin.
     """
     return 0.0 if metric is GateMetric.HARD else GRADED_MARGIN
 
 
 def compare_scores(baseline: float, candidate: float, margin: float) -> Result:
-    """Call a pair won or lost when its scores differ by more than ``margin``, else a tie."""
+    """Return a win or a loss for the candidate when the two scores differ by more than ``margin``, else a tie."""
     gain = candidate - baseline
     if abs(gain) <= margin + ROUNDING:
         return Result.TIE
@@ -184,10 +184,10 @@ def compare_scores(baseline: float, candidate: float, margin: float) -> Result:
 
 
 def decide(tally: Tally, k: int) -> Verdict:
-    """Accept at a score of ``k`` beyond all ``doubt``, and enough ``size``; reject at ``DROP`` or one loss too many.
+    """Accept when score minus ``doubt`` reaches ``k`` and ``size`` is enough; reject at ``DROP`` or too many losses.
 
     Hidden losses count among the ``MOST_LOSSES`` of an accept, because the exact error allows no more. Ask after every
-    pair: the first answer that is not "undecided" holds, and no further pair is added to such a tally.
+    pair: the first answer other than "undecided" is final, and no further pair may be added to the tally.
     """
     if tally.score <= DROP or tally.losses > MOST_LOSSES:
         return Verdict.REJECT
@@ -197,14 +197,14 @@ def decide(tally: Tally, k: int) -> Verdict:
 
 
 def choose_threshold(requests: int) -> int:
-    """Return the score that proves a rule which rests on so many different requests."""
+    """Return the score that proves a rule based on this number of different requests."""
     return PROVEN if requests > 1 else PROVEN_ALONE
 
 
 def may_start_round(tally: Tally, pairs_tonight: int) -> bool:
-    """Tell whether an undecided edit gets one more round tonight; ``pairs_tonight`` includes those that transport lost.
+    """Return whether an undecided edit gets one more round tonight; ``pairs_tonight`` includes pairs lost to failures.
 
-    The answer depends only on pairs already counted, which stay counted, so it cannot change the error.
+    The answer depends only on pairs already counted, which stay counted, so it cannot change the gate's error.
     """
     return tally.score >= GO_ON_AT and pairs_tonight < PAIRS_A_NIGHT and tally.pairs < PAIRS_A_LIFE
 
@@ -212,9 +212,9 @@ def may_start_round(tally: Tally, pairs_tonight: int) -> bool:
 def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
     """Return how many of the ``left`` pairs of a round to replay next, at once; 0 ends the round for tonight.
 
-    As many run at once as could decide at the earliest, all won or all lost, so none is paid for in vain. A round is
-    left at ``PAUSE_AT``, and when even winning the rest of it would not earn another: it could not be accepted tonight
-    and continues another night as cheaply. Like ``may_start_round`` this cannot change the error.
+    The number is the fewest pairs that could bring a decision, so no pair is paid for in vain. A round ends at the
+    score ``PAUSE_AT``, and when even winning all its other pairs would not earn another round: the edit could not be
+    accepted tonight and continues another night as cheaply. Ending a round cannot change the gate's error.
     """
     if decide(tally, k) is not Verdict.UNDECIDED:
         return 0
@@ -228,7 +228,7 @@ def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
 
 
 def describe_needs(tally: Tally, k: int) -> str:
-    """Say what an undecided rule lacks for acceptance if nothing gets worse: "2 more wins"."""
+    """Return what an undecided rule lacks for acceptance if it loses no further pair: "2 more wins"."""
     wins = max(k + tally.doubt - tally.score, 0)
     if not wins and tally.fortunes and tally.size < LEAST_SIZE:
         return "larger gains"
@@ -236,10 +236,10 @@ def describe_needs(tally: Tally, k: int) -> str:
 
 
 def explain_unmeasured(tally: Tally, k: int, *, planned: int, measured: int) -> str | None:
-    """Say why the pairs that came back may not speak for the ones that did not; None when they may.
+    """Return why the pairs without outcome leave the decision open, or None when they do not.
 
-    ``planned`` pairs were replayed tonight and ``measured`` came back whole. An arm that transport lost more often, or
-    a missing verdict, matters only once the score would accept; the tally stays, and more wins may remove the doubt.
+    ``planned`` pairs were replayed tonight; in ``measured`` of them both replays came back. Uneven losses of the two
+    arms, or missing verdicts, matter only once the score would accept; more wins may remove the doubt.
     """
     if measured < MIN_MEASURED_SHARE * planned:
         return f"only {measured} of {planned} validation pairs could be measured"

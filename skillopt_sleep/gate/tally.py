@@ -10,15 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 PHI = (1 + math.sqrt(5)) / 2
-"""The golden ratio: with one step up and two steps down it makes a fair game, PHI / 2 + PHI**-2 / 2 = 1."""
+"""The golden ratio, for which steps of +1 and -2 make a fair game: PHI / 2 + PHI**-2 / 2 = 1."""
 WINS_A_REQUEST = 2
-"""Wins that one request, with its near-duplicates, may add over the life of a rule; its losses all count."""
+"""The most wins that one request, with its near-duplicates, may add to a rule's tally; all its losses count."""
 STAKES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""Shares of a fortune that are bet on the candidate, pair after pair; ``Tally.size`` is the mean of the fortunes."""
+"""Shares of a fortune that are bet on the candidate in every pair; ``Tally.size`` is the mean of the final fortunes."""
 
 
 class Result(enum.StrEnum):
-    """The outcome of one pair for the candidate."""
+    """The outcome of one pair, as seen by the candidate."""
 
     WIN = "win"
     LOSS = "loss"
@@ -26,7 +26,7 @@ class Result(enum.StrEnum):
 
 
 class Lost(enum.StrEnum):
-    """What is missing from a pair without outcome: transport lost an arm or both, or the judge gave no verdict."""
+    """What a pair without outcome lacks: failed calls lost one or both replays, or the judge gave no verdict."""
 
     BASELINE = "baseline"
     CANDIDATE = "candidate"
@@ -35,29 +35,29 @@ class Lost(enum.StrEnum):
 
 
 class Tally(Struct, frozen=True, kw_only=True):
-    """The pairs of one rule, counted over all its nights."""
+    """The counts of the pairs of one rule over all nights."""
 
     wins: int = 0
     losses: int = 0
     ties: int = 0
     lost_baseline: int = 0
-    """Pairs of which transport lost the baseline's replay only."""
+    """The number of pairs in which a failed call lost the baseline's replay only."""
     lost_candidate: int = 0
-    """Pairs of which transport lost the candidate's replay only."""
+    """The number of pairs in which a failed call lost the candidate's replay only."""
     unjudged: int = 0
-    """Pairs on which the judge had both answers and gave no readable verdict."""
+    """The number of pairs whose answers both reached the judge, but whose verdict was unreadable."""
     won: tuple[str, ...] = ()
-    """The request of every counted win, at most ``WINS_A_REQUEST`` times each."""
+    """The request of every counted win; each request occurs at most ``WINS_A_REQUEST`` times."""
     lost: tuple[str, ...] = ()
     """The request of every loss."""
     fortunes: tuple[float, ...] = ()
-    """What a fortune of 1 has become under each of ``STAKES``; empty when no pair was added with its gain."""
+    """The present value of a starting fortune of 1 for each of ``STAKES``; empty when no gain was added."""
     characters: tuple[int, int] = (0, 0)
-    """Characters of all measured answers of the baseline, and of the candidate."""
+    """The total lengths of all measured answers, in characters: of the baseline, and of the candidate."""
 
     @property
     def score(self) -> int:
-        """Wins minus twice the losses."""
+        """The number of wins minus twice the number of losses."""
         return self.wins - 2 * self.losses
 
     @property
@@ -73,17 +73,17 @@ class Tally(Struct, frozen=True, kw_only=True):
     def hidden(self) -> int:
         """The number of losses that the pairs without outcome may hide.
 
-        A rule that makes calls fail where its answer would have failed too keeps only the pairs that speak for it.
-        Transport that fails evenly fails both arms about as often, so the difference counts; a judge that gives no
-        verdict had both answers before it, so each such pair counts.
+        A rule that makes calls fail where its answer would have been bad keeps only the pairs in its favour. Random
+        failures hit both arms about as often, so only the difference counts; a judge without a verdict had both
+        answers, so each such pair counts.
         """
         return abs(self.lost_candidate - self.lost_baseline) + self.unjudged
 
     @property
     def doubt(self) -> int:
-        """How far the score would fall if every hidden loss were one.
+        """How far the score would fall if every hidden loss were a real one.
 
-        The score minus the doubt never exceeds the true score, so the bound of ``exact_error`` holds for it too.
+        The score minus the doubt never exceeds the true score, so the bound of ``exact_error`` applies to it too.
         """
         return 2 * self.hidden
 
@@ -94,19 +94,19 @@ class Tally(Struct, frozen=True, kw_only=True):
 
     @property
     def net_requests(self) -> int:
-        """Requests that were won and never lost, minus those that were lost: each counts once."""
+        """The number of requests that were won and never lost, minus the number of requests that were lost."""
         won, lost = set(self.won), set(self.lost)
         return len(won - lost) - len(lost)
 
     @property
     def length_ratio(self) -> float | None:
-        """How long the candidate's answers are, relative to the baseline's; None before any was measured."""
+        """The length of the candidate's answers divided by that of the baseline's; None before any was measured."""
         baseline, candidate = self.characters
         return candidate / baseline if baseline else None
 
     @property
     def e(self) -> float:
-        """The e-value against "it helps no more than it harms", under which its expectation never exceeds 1."""
+        """The e-value against "the rule helps no more than it harms"; under this hypothesis its mean is at most 1."""
         return float(PHI**self.score)
 
     @property
@@ -116,14 +116,14 @@ class Tally(Struct, frozen=True, kw_only=True):
         return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
 
     def has_room(self, request: str) -> bool:
-        """Whether one more win on this request would count."""
+        """Return whether one more win on this request would count."""
         return self.won.count(request) < WINS_A_REQUEST
 
     def add(self, result: Result | Lost, *, gain: float | None = None, request: str = "") -> Tally:
-        """Count one more pair.
+        """Return the tally with one more pair.
 
-        ``gain`` is the candidate's score minus the baseline's, None where sizes do not matter. ``request`` names whose
-        wins are limited, "" where they are not; a win beyond the limit counts as a tie without a gain.
+        ``gain`` is the candidate's score minus the baseline's, or None to ignore sizes. ``request`` names the request
+        whose wins are limited, "" for no limit; a win beyond the limit counts as a tie without a gain.
         """
         if result is Result.WIN and request and not self.has_room(request):
             result, gain = Result.TIE, 0.0
@@ -141,7 +141,7 @@ class Tally(Struct, frozen=True, kw_only=True):
         return replace(added, fortunes=tuple(grown))
 
     def rename_requests(self, names: Mapping[str, str]) -> Tally:
-        """Return the tally under the present names of its requests; two that are one now share their wins' limit."""
+        """Return the tally with the present names of its requests; merged requests share one limit of wins."""
         won: list[str] = []
         for name in (names.get(name, name) for name in self.won):
             won += [name] if won.count(name) < WINS_A_REQUEST else []
@@ -162,4 +162,4 @@ _COUNTED_AS: dict[Result | Lost, str] = {
     Lost.CANDIDATE: "lost_candidate",
     Lost.VERDICT: "unjudged",
 }
-"""The field of a tally that each outcome adds to; a pair that lost both arms says nothing."""
+"""The field of a tally that each outcome adds one to; a pair that lost both arms adds to none."""

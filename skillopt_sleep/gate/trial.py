@@ -1,8 +1,8 @@
 """Runs the trials of a night: each waiting rule on top of the base, pair by pair, until the gate has decided.
 
-For each task the base is replayed once, then every rule on top of it; each pair is judged blind. Nothing here can
-change the error of a decision: which pair comes next is fixed by the texts and the seed before any score is seen, and
-every way to stop early only saves money. ``run_strict_trial`` compares two means instead, as the SkillOpt paper does.
+For each task the base is replayed once, then every rule on top of it; each pair is judged blind. The order of pairs is
+fixed by the texts and the seed before any score is seen, and every early stop only saves money, so neither changes the
+error of a decision. ``run_strict_trial`` compares two means instead, as the SkillOpt paper does.
 """
 
 from __future__ import annotations
@@ -37,28 +37,29 @@ from skillopt_sleep.optimizer.replay import Attempt, Models
 from skillopt_sleep.optimizer.replay import replay as replay_all
 
 CONFIRMING = 500
-"""Added to a night's first sample number: replays that confirm a loss belong to none of its rounds."""
+"""Added to a night's first sample number, so that replays which confirm a loss share no sample with a round."""
 
 QUIET_PAIRS = 4
-"""Pairs without a win after which a rule that is not ahead is left for tonight; it comes first where its words touch.
+"""The number of pairs without a win after which a rule with a score below ``GO_ON_AT`` is not tried further tonight.
 
-Measured (docs/gate.md): a rule without effect on tasks that fail costs 4 pairs a night instead of 12, one among noisy
-tasks 8.4 instead of 10.6, and good rules are proven as often."""
+Measured (docs/gate.md): a rule without effect costs 4 pairs a night instead of 12 on tasks that fail, 8.4 instead of
+10.6 on noisy tasks, and good rules are proven as often.
+"""
 
 
 class HasId(Protocol):
-    """Anything that can be attempted under both arms."""
+    """Anything that can be replayed under both arms."""
 
     @property
     def id(self) -> str:
-        """Its name in the report."""
+        """The name of this task in the report."""
 
 
 TaskT = TypeVar("TaskT", bound=HasId)
 
 
 Measure = Callable[[Sequence[tuple[TaskT, int]]], list[PairRow]]
-"""Attempts (task, sample) pairs under both arms and returns the first of them that it could pay for."""
+"""Replays (task, sample) pairs under both arms and returns the rows of the first pairs, as far as paid for."""
 
 
 def run_strict_trial(
@@ -71,10 +72,10 @@ def run_strict_trial(
     mixed_weight: float,
     known: Sequence[ReplayResult] = (),
 ) -> Trial:
-    """Replay each val task once under both arms, interleaved, and compare the means.
+    """Replay each validation task once under both arms, interleaved, and compare the means.
 
-    ``known`` are rollouts of the same tasks under ``baseline`` that this night has already. Raises ``FatalBackend``
-    and ``BudgetSpent``.
+    ``known`` are rollouts of the same tasks under ``baseline`` that this night has already. Raises ``FatalBackend`` and
+    ``BudgetSpent``.
     """
     arms = (candidate,) if known else (baseline, candidate)
     results = replay_all([Attempt(task=task, candidate=arm) for task in tasks for arm in arms], models, phase="val")
@@ -98,7 +99,7 @@ def run_strict_trial(
 
 
 class RuleTrial(Generic[TaskT]):
-    """The trial of one rule tonight: what it replays next, what came of it, and what it decides."""
+    """The trial of one rule tonight: the pairs to replay next, their outcomes, and the decision."""
 
     def __init__(
         self,
@@ -109,10 +110,10 @@ class RuleTrial(Generic[TaskT]):
         requests: Mapping[str, str] | None = None,
         rank: Callable[[TaskT], float] = lambda _: 0.0,
     ) -> None:
-        """Begin with the tally ``before``.
+        """Begin with the tally ``before``, which earlier nights counted.
 
-        ``requests`` names the request of each task, whose wins are limited; without it every pair counts alike, and
-        the sizes of gains do not matter. ``rank`` orders the tasks of a round, the highest first.
+        ``requests`` names each task's request, whose wins are limited; without it every pair counts alike, and the
+        sizes of gains do not matter. ``rank`` orders the tasks of a round, the highest first.
         """
         self.tasks = tasks
         self.plan = plan
@@ -126,14 +127,14 @@ class RuleTrial(Generic[TaskT]):
 
     @property
     def is_decided(self) -> bool:
-        """Whether no further pair is needed."""
+        """Whether the rule is accepted or rejected, so that the trial needs no further pair."""
         return decide(self.tally, self.plan.k) is not Verdict.UNDECIDED
 
     def choose_next(self) -> list[tuple[TaskT, int]]:
-        """Return the (task, sample) pairs to replay next, all at once; none when the trial is over for tonight.
+        """Return the (task, sample) pairs to replay next, all at once, or [] when the trial is over for tonight.
 
-        A task whose request has no room for another win is left out, and so is a third round where wins are limited to
-        two: both could only cost money. A rule that is not ahead and won none of its first pairs waits for other tasks.
+        To save money, the trial leaves out tasks whose request can add no further win, and a third round where wins are
+        limited to two. A rule with no win in its first pairs and no lead waits for the tasks of another night.
         """
         while not self.cut and not self.is_decided:
             self._left = [task for task in self._left if self._has_room(task)]
@@ -152,7 +153,7 @@ class RuleTrial(Generic[TaskT]):
         return []
 
     def add(self, rows: Sequence[PairRow]) -> None:
-        """Count the first of the pairs that were chosen, in order, up to the one that decides."""
+        """Count the outcomes of the chosen pairs that were measured, in order, up to the pair that decides."""
         self._left = self._left[len(rows) :]
         self.rows += rows
         for row in rows:
@@ -168,7 +169,7 @@ class RuleTrial(Generic[TaskT]):
                 self.tally = replace(self.tally, characters=(before, after))
 
     def conclude(self, measure: Measure[TaskT]) -> Trial:
-        """Return the trial with its decision; the tasks that an accepted rule lost are replayed twice more."""
+        """Return the trial with its decision, after replaying twice more the tasks that an accepted rule lost."""
         rows, plan = self.rows, self.plan
         decision = _decide(rows, self.tally, plan, nothing=self._explain_nothing())
         if decision.verdict is Verdict.UNMEASURED and decide(self.tally, plan.k) is Verdict.ACCEPT:
@@ -198,7 +199,7 @@ class RuleTrial(Generic[TaskT]):
         )
 
     def _explain_nothing(self) -> str:
-        """Say why the trial had no pair tonight."""
+        """Return the reason why the trial had no pair tonight."""
         needs = f"; {describe_needs(self.tally, self.plan.k)} would decide"
         if self.cut:
             return f"no pair tonight: {self.cut}{needs}"
@@ -208,7 +209,7 @@ class RuleTrial(Generic[TaskT]):
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether the rule is not ahead, and tonight has won nothing yet."""
+        """Whether the rule's score is below ``GO_ON_AT`` and the rule has won no pair tonight."""
         return self.tally.score < GO_ON_AT and not any(row.result is Result.WIN for row in self.rows)
 
     def _find_request(self, task_id: str) -> str:
@@ -219,9 +220,9 @@ class RuleTrial(Generic[TaskT]):
 
 
 MeasureAll = Callable[[Sequence[tuple[RuleTrial[TaskT], TaskT, int]]], list[PairRow]]
-"""Attempts (rule, task, sample) for several rules under both arms, and returns the first rows that it could pay for.
+"""Replays (rule, task, sample) for several rules under both arms and returns the first rows that could be paid for.
 
-None at all ends the trials for tonight.
+An empty result ends the trials for tonight.
 """
 
 
@@ -231,13 +232,13 @@ def run_rule_trials(
     *,
     on_decided: Callable[[RuleTrial[TaskT]], None] = lambda _: None,
 ) -> None:
-    """Give every rule its next pairs, wave by wave, until none needs or may have another one tonight.
+    """Replay the next pairs of every rule, wave by wave, until no rule needs or may have another pair tonight.
 
-    The rules come in the order of ``trials``, so a cap takes from the last ones. The pairs of a rule count in an order
-    drawn beforehand; whatever finished behind the first pair that a cap does not pay for is ignored. So which pairs
-    count does not depend on their results. (A cap on tokens, money or time may strike at a pair with long answers.)
-    ``on_decided`` is called after the wave that decided a rule. Raises ``BudgetSpent`` when not one pair could be paid
-    for, and ``FatalBackend`` always.
+    The rules are tried in the order of ``trials``, so a cap ends the last ones first. The pairs of a rule count in an
+    order drawn beforehand, and no pair counts after the first that a cap does not pay for. So the choice of pairs that
+    count does not depend on their results. (A cap on tokens, money or time may end a trial at a pair with long
+    answers.) ``on_decided`` is called after the wave that decided a rule. Raises ``BudgetSpent`` when not one pair
+    could be paid for, and ``FatalBackend`` always.
     """
     told: set[int] = set()
     while True:
@@ -270,9 +271,9 @@ def decide_by_pairs(
     *,
     before: Tally = Tally(),  # noqa: B008 - frozen
 ) -> Trial:
-    """Add pairs to the tally ``before`` until it decides, or continuing is not worth its price; every pair counts.
+    """Add pairs to the tally ``before`` until it decides or another pair is not worth its price; every pair counts.
 
-    Raises as ``run_rule_trials`` does.
+    Raises ``BudgetSpent`` and ``FatalBackend``, as ``run_rule_trials`` does.
     """
     trial = RuleTrial(tasks, plan, before=before)
     run_rule_trials([trial], lambda wave: measure([(task, sample) for _, task, sample in wave]))
@@ -288,7 +289,7 @@ def run_paired_trial(
     *,
     before: Tally = Tally(),  # noqa: B008 - frozen
 ) -> Trial:
-    """Try one candidate alone; see ``decide_by_pairs``."""
+    """Try one candidate alone by pairs; see ``decide_by_pairs``."""
 
     def measure(pairs: Sequence[tuple[TaskRecord, int]]) -> list[PairRow]:
         return measure_pairs(pairs, (baseline, candidate), models, plan)
@@ -299,7 +300,7 @@ def run_paired_trial(
 def _draw_rounds(
     tasks: Sequence[TaskT], plan: PairedPlan, rank: Callable[[TaskT], float]
 ) -> Iterator[tuple[int, list[TaskT]]]:
-    """Yield round after round with its sample number: every task once, by rank, and by the seed among equals."""
+    """Yield (sample number, tasks) for each round: every task once, highest rank first, drawn by seed among equals."""
     rng = random.Random(plan.seed)  # noqa: S311  a seeded order, not a secret
     sample = plan.first_sample
     while tasks:
@@ -310,10 +311,10 @@ def _draw_rounds(
 def _confirm_losses(
     lost: Sequence[TaskT], measure: Measure[TaskT], first_sample: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Find the tasks that lost under an accepted edit and lose twice more, and those that stay open.
+    """Return the ids of the ``lost`` tasks that lose twice more, and of those whose loss could not be checked.
 
-    These pairs are not part of the tally. A task stays open when a cap or transport prevents a replay, unless the
-    other replay did not lose.
+    These replays are not part of the tally. A loss stays unchecked when a spent cap or a failed call prevents a replay,
+    unless the task's other replay did not lose.
     """
     pairs = [(task, first_sample + number) for task in lost for number in range(2)]
     results: list[Result | None] = [None] * len(pairs)
@@ -328,9 +329,9 @@ def _confirm_losses(
 
 
 def _decide(rows: Sequence[PairRow], tally: Tally, plan: PairedPlan, *, nothing: str) -> Decision:
-    """Put the verdict into words, with its numbers.
+    """Return the verdict with its reason and its numbers.
 
-    A reject stands however little was measured: the losses seen are losses, and dropping an edit can only lower the
+    A reject is valid however few pairs were measured: the losses are real, and dropping an edit can only lower the
     chance that a useless one is accepted.
     """
     measured = [row for row in rows if row.result is not None]
