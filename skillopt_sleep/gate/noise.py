@@ -192,7 +192,7 @@ def _moment(replay: BaseReplay) -> tuple[str, str, int]:
 
 
 def _pair_up(group: Sequence[BaseReplay]) -> Iterable[tuple[BaseReplay, BaseReplay]]:
-    """Pair the first half of the replays with the second half, so that a slow drift shows and no replay is used twice."""
+    """Pair the first half of the replays with the second half, each replay once, so that a slow drift shows."""
     half = len(group) // 2
     return zip(group[:half], group[len(group) - half :], strict=True)
 
@@ -265,8 +265,7 @@ def _pass_rate(differ: float) -> float:
 
 
 def chance_in_nights(nights: int, win: float, loss: float, k: int, tasks: int, *, later: int | None = None) -> float:
-    """Compute the chance that a new edit is accepted within ``nights`` of ``tasks`` val tasks, with no other edit
-    waiting.
+    """Compute the chance that a new edit is accepted within ``nights`` of ``tasks`` val tasks, if no other edit waits.
 
     ``win`` and ``loss`` are the chances of a pair; ``later`` is the number of tasks from the second night on. Each
     night runs as a trial does, pair by pair. The limit of pairs over all nights is not applied: see
