@@ -1,6 +1,6 @@
-"""What the command lines of agents have in common as backends.
+"""The base class of backends that run the command line of an agent.
 
-The module of each agent holds what differs: its arguments and settings, its login, and how its output is read.
+The module of each agent adds what differs: arguments and settings, login, and how its output is read.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from skillopt_sleep.model.rollout import Ending
 T = TypeVar("T")
 
 PROBE_SECONDS = 10.0
-"""Deadline of each of two commands, which take a third of a second on an idle machine."""
+"""Time limit in seconds of each of the two commands of a probe, which take 0.3 s on an idle machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCli(ABC):
-    """The command line of an agent."""
+    """A backend that runs the command line of an agent."""
 
     advice: ClassVar[AgentAdvice]
     install: ClassVar[str]
-    """How to install the program."""
+    """Instruction for the user that says how to install the program."""
     oldest: ClassVar[tuple[int, ...]] = ()
-    """The first version that has everything we use."""
+    """The first version that has everything this program uses; () accepts every version."""
     footprint: ClassVar[int]
-    """Bytes of memory that one call takes."""
+    """Memory that one call needs, in bytes."""
 
     command: str
     """The program: a name on PATH, or a path."""
     model: str = ""
-    """The model to ask; "" = the CLI's default."""
+    """Name of the model that answers; "" means the CLI's default."""
     timeout: float = 180.0
-    """Seconds that one call may take."""
+    """Time limit of one call, in seconds."""
     loop_timeout: float = 900.0
-    """Seconds that a native replay may take."""
+    """Time limit of a native replay, in seconds."""
     max_turns: int = 40
-    """Requests to the model that a native replay may make."""
+    """Maximum number of requests to the model in a native replay."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The environment of the CLI."""
+    """The environment variables from which the CLI's environment is chosen."""
     record: str = field(default="", repr=False)
-    """The folder in which running children are recorded; see ``Children``."""
+    """The folder in which running child processes are recorded (see ``Children``); "" records none."""
     _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -57,11 +57,11 @@ class AgentCli(ABC):
 
     @property
     def name(self) -> str:
-        """The registry name."""
+        """The name of the backend in the registry."""
         return self.advice.name
 
     def probe(self) -> Health:
-        """Ask the CLI, offline, whether it is installed, new enough and logged in."""
+        """Return whether the CLI is installed, new enough and logged in, found out without a model call."""
         version = ""
         try:
             found = re.search(r"\d+\.\d+\.\d+\S*", self._query("--version").stdout)
@@ -77,16 +77,16 @@ class AgentCli(ABC):
         return Health(ready=logged_in is not False, version=version, logged_in=logged_in, detail=detail)
 
     def close(self) -> None:
-        """End every child; see ``Backend.close``."""
+        """End every child process; see ``Backend.close``."""
         self._children.close()
 
     @abstractmethod
     def _query(self, *arguments: str) -> Ended:
-        """Run a command of the CLI that asks no model."""
+        """Run a command of the CLI that calls no model, and return how it ended."""
 
     @abstractmethod
     def _read_login(self) -> bool | None:
-        """Return whether the user is logged in, None when that cannot be told."""
+        """Return whether the user is logged in, or None when that cannot be told."""
 
     def _find_program(self) -> str:
         """Return the path of the program. Raises ``NotInstalled``."""
@@ -94,7 +94,7 @@ class AgentCli(ABC):
 
 
 def find_command(command: str, env: Mapping[str, str], *, install: str) -> str:
-    """Return the path of a command on the PATH of ``env``. Raises ``NotInstalled`` that says how to ``install`` it."""
+    """Return the path of a command on the PATH of ``env``. Raises ``NotInstalled``, saying how to ``install`` it."""
     path = shutil.which(command, path=env.get("PATH", ""))
     if path is None:
         raise NotInstalled(f"{command} is not installed, or not on PATH: {install}")
@@ -102,10 +102,10 @@ def find_command(command: str, env: Mapping[str, str], *, install: str) -> str:
 
 
 def read_ending(ended: Ended, read: Callable[[], T], *, worked: int) -> tuple[Ending, T | None]:
-    """Return how an agent's work ended, and what ``read`` returns of a run that came to its end.
+    """Return how an agent's work ended and, for a completed run, what ``read`` returns.
 
-    ``worked`` counts what the agent was seen to do: one that did nothing was stopped by something else. Raises what
-    ``read`` raises, unless that is ``TooLong`` after some work.
+    ``worked`` counts what the agent was seen to do; if that is nothing, something else ended the run. Raises what
+    ``read`` raises, except ``TooLong`` after more than one step of work.
     """
     if worked and ended.timed_out and not ended.silent:
         return Ending.OUT_OF_TIME, None

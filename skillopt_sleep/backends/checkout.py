@@ -18,7 +18,7 @@ from skillopt_sleep.backends.process import Children, Ended
 from skillopt_sleep.errors import DiskError
 
 SECONDS = 120.0
-"""Deadline of one git command: writing out a large project takes a few seconds."""
+"""Time limit of one git command, in seconds; writing the files of a large project takes a few seconds."""
 GIT_ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -33,7 +33,7 @@ GIT_ENVIRONMENT = {
     "GIT_NO_REPLACE_OBJECTS": "1",
     "LC_ALL": "C",
 }
-"""Makes git ignore the user's configuration, run no hook or filter, ask nothing, take no lock, fetch nothing."""
+"""Variables that make git ignore the user's configuration, run no hook, ask nothing, take no lock and fetch nothing."""
 IDENTITY = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -41,19 +41,19 @@ IDENTITY = {
 }
 CONFIG = "[user]\n\tname = Replay\n\temail = replay@localhost\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
 OWN_CONFIG = "[core]\n\tbigFileThreshold = 200k\n\tprotectNTFS = false\n\tprotectHFS = false\n"
-"""Settings for our own diffs: none of large files, and names that would only harm another system are allowed."""
+"""Git settings for our own diffs: none of large files; file names that only other systems forbid are allowed."""
 SUBMODULE_MODE = "160000"
 BACKDATE = 60
-"""Seconds by which the files of a copy are backdated, so that git trusts its index and stores none of them again.
+"""Seconds by which the files of a copy are dated back, so that git trusts its index and stores none of them again.
 
-Storing an object that the project already has would set the time of that object in the project to now.
+Storing an object that the project already has would change the time of that object in the project.
 """
 SOME_LEFT_OUT = 1
-"""Exit status of ``git add --ignore-errors`` when it could not read everything."""
+"""Exit status of ``git add --ignore-errors`` when git could not read every file."""
 
 
 class Checkout:
-    """One copy: its work tree is ``root``; its objects and our own index are beside it, out of the agent's reach."""
+    """A copy of a git project at one commit; our index and its objects are outside the agent's reach."""
 
     def __init__(self, children: Children, folder: Path, root: Path, env: Mapping[str, str]) -> None:
         self._children = children
@@ -63,12 +63,12 @@ class Checkout:
         self._env = system | GIT_ENVIRONMENT | IDENTITY | {"HOME": str(folder)}
         self._start_tree = ""
         self.committed_at = 0.0
-        """When the commit was made, in seconds since 1970."""
+        """Time of the copied commit, in seconds since 1970."""
 
     def fill(self, project: Path, commit: str) -> None:
-        """Write out the project at ``commit``, with its submodules as far as the project has them.
+        """Write the files of the project at ``commit``, and of those submodules that the project has.
 
-        Raises ``DiskError`` with git's own words.
+        Raises ``DiskError`` with the message of git.
         """
         self._root.mkdir()
         self._borrow(self._base, project)
@@ -91,7 +91,7 @@ class Checkout:
         self._run(self._base, self._root, "update-index", "-q", "--refresh")
 
     def commit_start(self) -> None:
-        """Commit the state in which the agent starts, as the base of later diffs; give it its own ``.git``."""
+        """Commit the state in which the agent starts, as the base of later diffs; create the agent's own ``.git``."""
         self._git(self._base, self._root, "add", "--all")
         tree = self._git(self._base, None, "write-tree").strip()
         commit = self._git(self._base, None, "commit-tree", tree, "-p", "HEAD", "-m", "As the work begins").strip()
@@ -103,9 +103,9 @@ class Checkout:
         (self._base / "config").write_text(_read_config(self._base) + OWN_CONFIG, encoding="utf-8")
 
     def read_changes(self) -> str:
-        """Return the changes since ``commit_start`` as a unified diff, new files included; cut if it is very long.
+        """Return the changes since ``commit_start`` as a unified diff, new files included; a very long one is cut.
 
-        Files in a repository that the agent made inside the copy are included. Raises ``DiskError`` when git fails.
+        Files in a repository that the agent created inside the copy are included. Raises ``DiskError`` when git fails.
         """
         options = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all")
         with self._hide_repositories():
@@ -119,7 +119,7 @@ class Checkout:
 
     @contextlib.contextmanager
     def _hide_repositories(self) -> Iterator[None]:
-        """Move every nested ``.git`` out of the workspace while the body runs, so that git sees the files around it."""
+        """Hide every nested ``.git`` by moving it out of the workspace on entering, and back on leaving."""
         found = [
             Path(path, name)
             for path, folders, files in os.walk(self._root)
@@ -139,7 +139,7 @@ class Checkout:
                 hidden.rename(place)
 
     def _borrow(self, repository: Path, project: Path) -> None:
-        """Make an empty repository that reads the objects of a project."""
+        """Create an empty repository that reads the objects of a project."""
         objects = Path(self._git(None, project, "rev-parse", "--git-path", "objects").rstrip("\n"))
         kind = self._git(None, project, "rev-parse", "--show-object-format").strip()
         options = ("--quiet", "--bare", f"--object-format={kind}", "--template=")
@@ -151,13 +151,13 @@ class Checkout:
         (info / "alternates").write_text(borrowed, encoding="utf-8", errors="surrogateescape")
 
     def _list_submodules(self, commit: str) -> list[tuple[str, str]]:
-        """Return path and commit of every submodule."""
+        """Return the path and the commit of every submodule."""
         listed = self._git(self._base, None, "ls-tree", "-r", "-z", "--full-tree", commit)
         entries = (entry.partition("\t") for entry in listed.split("\0") if entry.startswith(SUBMODULE_MODE))
         return [(path, head.split()[2]) for head, _, path in entries]
 
     def _git(self, repository: Path | None, tree: Path | None, *arguments: str) -> str:
-        """Run git on ``repository`` and ``tree``, or in a folder of the user's, and return what it prints."""
+        """Run git with this repository and work tree, and return its output. Raises ``DiskError`` when git fails."""
         ended = self._run(repository, tree, *arguments)
         if ended.timed_out or ended.flooded or ended.status:
             raise _build_error(arguments[0], ended)

@@ -1,8 +1,8 @@
-"""Record the running children of this process, so that the next command can end those of a process that was killed.
+"""Record the running child processes of this process, so that the next command can end those of a killed process.
 
-While this program has children or a temporary folder, one file in the user's own data says so. Every child carries a
-mark in its environment, which what it starts inherits, and every folder has the mark in its name. So a file whose
-writer is no longer alive is enough to find all that it left. Nothing else is ever ended or removed, and a file that
+While this program has children or a temporary folder, one file in the user's data says so. Every child carries a
+mark in its environment, which its descendants inherit, and every folder has the mark in its name. So the file of a
+writer that is dead suffices to find all that the writer left. Nothing else is ever ended or removed, and a file that
 cannot be understood is renamed for somebody to look at.
 """
 
@@ -27,53 +27,53 @@ from msgspec import Meta, Struct
 from skillopt_sleep.errors import DiskError
 
 MARK = "SKILLOPT_CHILD_OF"
-"""The variable in the environment of every child: the mark of the process that started it, a dot, and a number."""
+"""Environment variable of every child; its value is the mark of the process that started the child, a dot, a number."""
 SAME_MOMENT = 2.0
-"""Seconds by which two readings of one process's start may differ, for a note that has no ``identity``."""
+"""Seconds by which two readings of a process's start time may differ, for a note without ``identity``."""
 GRACE = 0.4
-"""Seconds between SIGTERM and SIGKILL; twice this is still within a second."""
+"""Seconds between SIGTERM and SIGKILL; two such waits stay within one second."""
 ROUNDS = 5
-"""How often to look again for processes that were started while the others were being ended."""
+"""Number of searches for processes that were started while others were being ended."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 WithoutNul = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a file: the first describes the writing process, the others its children or what to restore."""
+    """One line of a registry file: first the process that writes the file, then its children and what to restore."""
 
     pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     created: float = 0.0
-    """When the process began, in seconds since 1970."""
+    """Start time of the process, in seconds since 1970."""
     identity: str = ""
-    """What distinguishes the process from any other that was given the same pid; see ``read_identity``."""
+    """Text that distinguishes the process from any other with the same pid; see ``read_identity``."""
     mark: Annotated[str, Meta(pattern=r"\A[0-9A-Za-z_-]{0,64}\Z")] = ""
-    """The mark of the writing process."""
+    """The mark of the process that writes the file."""
     temp: WithoutNul = ""
-    """The folder in which the writing process makes its temporary folders."""
+    """The folder in which the process that writes the file makes its temporary folders."""
     kind: str = ""
-    """What to restore: "login" for a linked login, "temp" for another folder with temporary folders."""
+    """What to restore: "login" for a linked login, "temp" for a further folder with temporary folders."""
     paths: tuple[WithoutNul, ...] = ()
     """The paths to restore: the link and the login, or the folder with temporary folders."""
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a login that does not say what to restore, so that it is safe to act on the note."""
+        """Raise ``ValueError`` for a login without both paths, so that the note is safe to act on."""
         if self.kind == "login" and len(self.paths) != 2:  # noqa: PLR2004  the link and the login
             raise ValueError("a login needs the paths of the link and of the login")
 
 
 class Reaped(Struct, frozen=True, kw_only=True):
-    """What ``reap`` cleaned up."""
+    """Counts of what ``reap`` cleaned up, and the files it could not handle."""
 
     processes: int = 0
-    """Processes that were ended."""
+    """Number of processes that were ended."""
     folders: int = 0
-    """Folders that were removed."""
+    """Number of folders that were removed."""
     damaged: tuple[str, ...] = ()
-    """Files that could not be understood or handled, at their present paths."""
+    """Paths of files that could not be understood or handled, after renaming."""
 
 
 class ChildRegistry:
-    """The file of this process in a folder ("" = no file is kept). Safe for several threads."""
+    """The file in ``folder`` that records this process's children; "" records nothing. Safe for several threads."""
 
     def __init__(self, folder: str = "") -> None:
         self.mark = secrets.token_hex(6)
@@ -83,14 +83,14 @@ class ChildRegistry:
         self._runs = 0
 
     def make_run_mark(self) -> str:
-        """Return a new value of ``MARK`` for the next child; no two children have the same."""
+        """Return a new, unique value of ``MARK`` for the next child."""
         with self._lock:
             self._runs += 1
             return f"{self.mark}.{self._runs}"
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
-        """Keep the file while the body runs. Raises ``DiskError``."""
+        """On entering, write the file; on leaving the last open context, delete it. Raises ``DiskError``."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -104,13 +104,13 @@ class ChildRegistry:
                     self._path.unlink(missing_ok=True)
 
     def note_child(self, pid: int) -> None:
-        """Record a child that has just been started."""
+        """Record a child process that has just been started."""
         if self._path is not None:
             with contextlib.suppress(psutil.Error):  # it has ended already
                 self.note(Note(pid=pid, created=psutil.Process(pid).create_time(), identity=read_identity(pid)))
 
     def note(self, note: Note) -> None:
-        """Append a note to the file, while there is one."""
+        """Append a note to the file, if there is one."""
         if self._path is None:
             return
         with self._lock, self._path.open("ab") as file:
@@ -139,15 +139,15 @@ class ChildRegistry:
 
 @functools.cache
 def open_child_registry(folder: str) -> ChildRegistry:
-    """Return the one registry that this process keeps in a folder."""
+    """Return the registry that this process keeps in a folder, the same object every time."""
     return ChildRegistry(folder)
 
 
 def reap(folder: Path, prefix: str) -> Reaped:
-    """End what dead processes have left running, and remove their temporary folders.
+    """End the processes that dead processes of ours left running, and remove their temporary folders.
 
-    ``folder`` holds the registries; the folders to remove begin with ``prefix`` and the mark. Costs one look into the
-    folder when there is nothing to do. Raises nothing: a file that cannot be handled is renamed and reported.
+    ``folder`` contains the registry files; names of folders to remove begin with ``prefix`` and the mark. When nothing
+    was left, this only lists ``folder``. Raises nothing: a file that cannot be handled is renamed and reported.
     """
     try:
         with os.scandir(folder) as entries:
@@ -165,10 +165,10 @@ def reap(folder: Path, prefix: str) -> Reaped:
 
 
 def read_identity(pid: int) -> str:
-    """Return what distinguishes a process from any other with the same pid; "" when there is none alive.
+    """Return a text that distinguishes a process from any other with the same pid; "" when no such process is alive.
 
-    On Linux this is the boot id and the clock ticks from boot to its start, which no change of the system clock moves.
-    Elsewhere it is the time at which it began, as the system recorded it then.
+    On Linux the text consists of the boot id and the clock ticks from boot to the start of the process, which no change
+    of the clock moves. Elsewhere it is the start time, as the system recorded it.
     """
     if sys.platform != "linux":
         with contextlib.suppress(psutil.Error):
@@ -183,7 +183,7 @@ def read_identity(pid: int) -> str:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process whose ``MARK`` equals this one, even if it left its parents; look several times."""
+    """Kill every process whose ``MARK`` has this value, even one that left its parents; search several times."""
     for _ in range(ROUNDS):
         found = _find_marked(mark.__eq__)
         if not found:
@@ -192,7 +192,7 @@ def kill_marked(mark: str) -> None:
 
 
 def kill_processes(processes: Iterable[psutil.Process]) -> None:
-    """Kill processes; one whose pid now belongs to another process is left alone."""
+    """Kill processes, except one whose pid now belongs to another process."""
     if processes := list(processes):
         for process in processes:
             with contextlib.suppress(psutil.Error):
@@ -201,7 +201,7 @@ def kill_processes(processes: Iterable[psutil.Process]) -> None:
 
 
 def restore_login(link: Path, login: Path) -> None:
-    """Move a login that Codex wrote over our link back to the user's home: it is the only valid one."""
+    """Move a login file that Codex wrote over our link back to the user's home, as it is then the only valid login."""
     if link.is_symlink() or not link.exists():
         return
     fresh = login.with_name(f"{login.name}.renewed")
@@ -242,7 +242,7 @@ def _reap_file(path: Path, prefix: str) -> Reaped:
 
 
 def _read_notes(path: Path) -> tuple[tuple[Note, ...], bool]:
-    """Return the lines up to the first unreadable one, and whether all could be read; skip an unfinished last line."""
+    """Return the lines before the first unreadable one, and whether there is none; ignore an unfinished last line."""
     notes: list[Note] = []
     for line in path.read_bytes().split(b"\n")[:-1]:
         try:
@@ -254,7 +254,7 @@ def _read_notes(path: Path) -> tuple[tuple[Note, ...], bool]:
 
 
 def _set_aside(path: Path) -> str:
-    """Rename a file so that nobody reads it again; return its path, the old one if it cannot be renamed."""
+    """Rename a file so that nobody reads it again; return its new path, or the old one when renaming fails."""
     aside = path.with_suffix(".damaged")
     try:
         path.rename(aside)
@@ -264,7 +264,7 @@ def _set_aside(path: Path) -> str:
 
 
 def _find_alive(note: Note) -> psutil.Process | None:
-    """Return the process that a note describes if it is alive; another one with the same pid does not count."""
+    """Return the process that a note describes, or None when it is dead, even if its pid has a new process."""
     with contextlib.suppress(psutil.Error):
         if note.pid == 0:
             return None
@@ -278,7 +278,7 @@ def _find_alive(note: Note) -> psutil.Process | None:
 
 
 def _find_marked(is_ours: Callable[[str], bool]) -> list[psutil.Process]:
-    """Return every other process whose ``MARK`` satisfies ``is_ours``; processes of other users show no mark."""
+    """Return every other process whose ``MARK`` satisfies ``is_ours``; other users' processes do not show theirs."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -300,7 +300,7 @@ def _find_family(notes: tuple[Note, ...], mark: str) -> list[psutil.Process]:
 
 
 def _end(processes: list[psutil.Process]) -> None:
-    """End processes, politely first."""
+    """Terminate processes; kill those that are still alive after ``GRACE`` seconds."""
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()
@@ -309,7 +309,7 @@ def _end(processes: list[psutil.Process]) -> None:
 
 
 def _remove(folder: Path, notes: tuple[Note, ...]) -> bool:
-    """Remove a temporary folder; a renewed login in it is first restored to the user."""
+    """Remove a temporary folder, after restoring a renewed login from it; return whether the folder is gone."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     for note in notes:

@@ -1,4 +1,4 @@
-"""Ask Claude Code: one headless call without tools, which uses nothing of the user's setup except the login.
+"""The backend for Claude Code: headless calls without tools, which use nothing of the user's setup except the login.
 
 ``--safe-mode`` leaves out memory, skills, hooks, plugins and MCP servers and keeps every kind of login: OAuth, a key in
 the environment, a key or helper in the settings. ``--bare`` would be faster but never reads OAuth, and
@@ -32,29 +32,29 @@ CLOUDS = {
     "CLAUDE_CODE_USE_VERTEX": ("google-vertex", "ANTHROPIC_VERTEX_BASE_URL"),
     "CLAUDE_CODE_USE_FOUNDRY": ("microsoft-foundry", "ANTHROPIC_FOUNDRY_BASE_URL"),
 }
-"""Variables that switch to a cloud: the cloud's name, and the variable that overrides its address."""
+"""For each variable that switches to a cloud: the cloud's name, and the variable that overrides its address."""
 SWITCHED_OFF = frozenset({"", "0", "false", "no", "off"})
 
 LEAST_USD = 0.0001
-"""The smallest budget the CLI's option can express."""
+"""The smallest budget, in dollars, that the CLI's option can express."""
 ISOLATION = ("--safe-mode", "--strict-mcp-config", "--tools=", "--no-session-persistence")
 # an `@path` in a prompt would put that file of this machine into the request, without any tool
 NO_ATTACHMENTS = {"CLAUDE_CODE_DISABLE_ATTACHMENTS": "1"}
 MAX_TURNS = "3"
-"""A model without tools needs one turn, and one or two more when it must be reminded of the JSON shape."""
+"""Maximum turns of a call: without tools a model needs one, and one or two more when reminded of the JSON shape."""
 PARENT = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"})
-"""Variables of a Claude Code that started this program; removed, because our child is not part of its session."""
+"""Variables set by a Claude Code that started this program; removed, as our child is not part of that session."""
 
 
 class _Settings(Struct, frozen=True, kw_only=True):
-    """The variables that the user's settings set."""
+    """The user's settings file, as far as it sets environment variables."""
 
     env: dict[str, Json] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaudeBackend(AgentCli):
-    """The ``claude`` command line."""
+    """The backend that runs the ``claude`` command line."""
 
     advice = CLAUDE
     install = "npm install -g @anthropic-ai/claude-code, or name the program by `command` in [backends.claude]"
@@ -64,7 +64,7 @@ class ClaudeBackend(AgentCli):
     command: str = "claude"
     """The program: a name on PATH, or a path."""
     max_usd: float = 0.0
-    """Dollars that the CLI may spend on one call; 0 = no limit."""
+    """Maximum dollars that the CLI may spend on one call; 0 means no limit."""
 
     @property
     def sees(self) -> str:
@@ -74,11 +74,11 @@ class ClaudeBackend(AgentCli):
 
     @property
     def provider(self) -> str:
-        """Who receives the prompts; see ``find_provider``."""
+        """The provider that receives the prompts; see ``find_provider``."""
         return find_provider(self.env)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Answer one prompt; see ``Backend.complete``. Raises ``DiskError`` too."""
+        """Return the reply to one prompt; see ``Backend.complete``. Raises ``DiskError`` too."""
         options = ["--model", self.model] if self.model else []
         seconds = prompt.within.clip(self.timeout)
         if max_usd := self._limit_usd(prompt.within):
@@ -94,7 +94,7 @@ class ClaudeBackend(AgentCli):
         return read_reply(ended, prompt, model=self.model, deadline=seconds)
 
     def refuses(self, mode: ReplayMode) -> str:
-        """Return why this machine cannot replay in this mode, "" when it can; see ``Agent.refuses``."""
+        """Return why this machine cannot replay in this mode, or "" when it can; see ``Agent.refuses``."""
         if shutil.which(self.command, path=self.env.get("PATH", "")) is None:
             return ""  # `probe` reports it
         return self._native(Bounds()).refuses(mode)
@@ -114,7 +114,7 @@ class ClaudeBackend(AgentCli):
         )
 
     def _limit_usd(self, within: Bounds) -> float:
-        """Return the dollars that one call may cost: the setting, or what is left if less; 0 = no limit."""
+        """Return the maximum dollars of one call: the setting, or the remaining money if less; 0 means no limit."""
         if within.usd is None:
             return self.max_usd
         return max(LEAST_USD, min(within.usd, self.max_usd or within.usd))
@@ -152,10 +152,10 @@ class ClaudeBackend(AgentCli):
 
 
 def find_provider(env: Mapping[str, str]) -> str:
-    """Return who receives the prompts of a Claude Code with this environment and the user's settings.
+    """Return the provider that receives the prompts of a Claude Code with this environment and the user's settings.
 
-    "anthropic" for Anthropic's own address, a cloud by its name, else the host; "" for this machine itself. The
-    settings win over the environment; when the two disagree, one that is neither Anthropic nor this machine is named.
+    The result is "anthropic", the name of a cloud, else the host of the address; "" means this machine. Where settings
+    and environment disagree, a provider other than Anthropic and this machine is returned.
     """
     try:
         settings = decode_json((find_config_folder(env) / "settings.json").read_bytes(), _Settings).env
@@ -173,9 +173,9 @@ def _find_provider(env: Mapping[str, str]) -> str:
 
 
 def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
-    """Return the reply in what the CLI printed.
+    """Return the reply that the CLI printed.
 
-    Raises what ``read_result`` raises, ``EmptyReply``, and ``BadReply`` for an answer without the JSON asked for.
+    Raises what ``read_result`` raises, ``EmptyReply``, and ``BadReply`` for an answer without the requested JSON.
     """
     result = read_result(ended, deadline=deadline)
     text = result.words

@@ -1,4 +1,4 @@
-"""Let Claude Code itself work in a throwaway workspace, where it loads the candidate's skill and memory.
+"""Native replays: Claude Code itself works in a throwaway workspace, where it loads the candidate's skill and memory.
 
 The user's login stays in place. Their memory, skills, hooks, plugins and MCP servers take no part: the CLI reads only
 the workspace's settings (``--setting-sources=project``), and the project's own were removed from there. The CLI's
@@ -53,7 +53,7 @@ QUIET = {
     # that retries reports how long the service asks it to wait
     "CLAUDE_CODE_MAX_RETRIES": "1",
 }
-"""Environment of every call: no traffic besides the model's, no updates."""
+"""Variables for every call: no network traffic except the model's, no updates."""
 NATIVE_QUIET = QUIET | {
     # its own notes would be written to the user's home, and later replays would read them
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
@@ -61,11 +61,11 @@ NATIVE_QUIET = QUIET | {
 }
 ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-persistence")
 FILE_TOOLS, SHELL_TOOLS = "Skill,Read,Edit,Write", ",Glob,Grep,Bash"
-"""The file tools stay inside the workspace by themselves; a shell needs the sandbox."""
+"""The tools of every native replay, which stay inside the workspace, and those that need the sandbox."""
 RECORDED = "recorded.jsonl"
-"""The file name of a recorded session's copy in the throwaway folder; the CLI can resume a session from a path.
+"""The file name of a recorded session's copy in the throwaway folder, from which the CLI can resume it.
 
-So no copy ever lies in the user's home, not even after a kill.
+Thus no copy is ever left in the user's home, not even after a kill.
 """
 NO_SESSION = "No conversation found with session ID"
 HOOK_CALLS = "loaded.jsonl"
@@ -77,15 +77,15 @@ LOGIN_SETTINGS = (
     "forceLoginMethod",
     "forceLoginOrgUUID",
 )
-"""The user's settings that a login may depend on; the others take no part."""
+"""Names of the user's settings that a login may depend on; the other settings are ignored."""
 OWN_PREFIXES = ("ANTHROPIC_", "CLAUDE_")
-"""Prefixes of the variables that a login may depend on."""
+"""Prefixes of the environment variables that a login may depend on."""
 CLOUD_PREFIXES = {
     "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
     "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "GCLOUD_", "CLOUDSDK_", "CLOUD_ML_", "VERTEX_"),
     "CLAUDE_CODE_USE_FOUNDRY": ("AZURE_",),
 }
-"""Prefixes of the variables that a login at a cloud may depend on, by the variable that enables the cloud."""
+"""For each variable that enables a cloud, the prefixes of the variables that a login there may depend on."""
 SANDBOX: dict[str, Json] = {
     "enabled": True,
     "failIfUnavailable": True,
@@ -94,33 +94,33 @@ SANDBOX: dict[str, Json] = {
     "network": {"allowedDomains": [], "allowLocalBinding": False},
 }
 SANDBOX_PROGRAMS = {"bwrap": "bubblewrap", "socat": "socat", "git": "git"}
-"""Programs that worktree replay needs, and the packages they come in."""
+"""The programs that worktree replay needs, each with the package that contains it."""
 MENTION = re.compile(r"(?<![A-Za-z0-9])@(?![ \n])")
-"""A possible ``@path``: without any tool, the CLI would add the file with that path to the request.
+"""Matches a possible ``@path``: without any tool, the CLI would add the file with that path to the request.
 
 Every version recognises it at the start of a word, or after a Chinese full stop; a mail address does not match.
 """
 LONGEST_SCRATCH = 70
-"""The longest folder path, in bytes, in which the CLI can make its sockets: it adds 35, and 107 is the limit."""
+"""Maximum bytes of a folder's path in which the CLI can make its sockets: it adds 35, and the limit is 107."""
 SHORT_TEMP = "/tmp"  # noqa: S108  only a folder with an unforeseeable name is made in it
 
 
 class NativeClaude(Struct, frozen=True, kw_only=True):
-    """A native run of Claude Code."""
+    """Native replays by Claude Code, under the limits of one call."""
 
     cli: AgentCli
-    """The backend, with its options."""
+    """The backend, which has the options."""
     program: str
     """Path of the program."""
     env: Mapping[str, str]
     children: Children
     seconds: float
-    """Deadline of the whole run."""
+    """Time limit of the whole run, in seconds."""
     max_usd: float = 0.0
-    """What the CLI may spend on the run; 0 = no limit."""
+    """Maximum dollars that the CLI may spend on the run; 0 means no limit."""
 
     def refuses(self, mode: ReplayMode) -> str:
-        """Return why this machine cannot replay in this mode, "" when it can; see ``ports.Agent.refuses``."""
+        """Return why this machine cannot replay in this mode, or "" when it can; see ``ports.Agent.refuses``."""
         if mode is not ReplayMode.WORKTREE:
             return ""
         if sys.platform != "linux":
@@ -133,7 +133,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         return f"the sandbox for claude does not work here: {problem}" if problem else ""
 
     def run(self, assignment: Assignment) -> Trajectory:
-        """Let the agent work; see ``ports.Agent.run``. Raises ``DiskError`` too."""
+        """Let the agent carry out an assignment; see ``ports.Agent.run``. Raises ``DiskError`` too."""
         with open_workspace(self.children, assignment, LAYOUT, self.env) as place:
             session = str(uuid.uuid4())
             copy = self._copy_session(assignment, place)
@@ -159,7 +159,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
 
     @contextlib.contextmanager
     def _open_scratch(self, place: Workspace) -> Iterator[Path]:
-        """Yield a folder for temporary files: the workspace's, or one with a path short enough for sockets."""
+        """Yield a folder for temporary files whose path is short enough for sockets; remove a new one on leaving."""
         if len(os.fsencode(place.scratch)) <= LONGEST_SCRATCH or not os.access(SHORT_TEMP, os.W_OK):
             yield place.scratch
             return
@@ -172,7 +172,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         return shutil.which(name, path=self.env.get("PATH", ""))
 
     def _copy_session(self, assignment: Assignment, place: Workspace) -> SessionCopy | None:
-        """Write the recorded session, up to its cut, beside the workspace; return None for a new session."""
+        """Write the recorded session, up to its cut, beside the workspace and return it; None for a new session."""
         if assignment.put_back is None:
             return None
         copy = cut_session(assignment, assignment.put_back, place, self.env)
@@ -180,9 +180,9 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         return copy
 
     def _has_shell(self, assignment: Assignment) -> bool:
-        """Tell whether the agent gets a shell: in a copy of a project, and when a recorded session is resumed.
+        """Return whether the agent gets a shell: in a copy of a project, and when a recorded session is resumed.
 
-        A recorded session is full of commands, so the agent's next move often is one. Without a sandbox there is no
+        A recorded session is full of commands, so the next move often is a command. Without a sandbox there is no
         shell.
         """
         if assignment.mode is ReplayMode.WORKTREE:
@@ -216,7 +216,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         )
 
     def _build_settings(self, place: Workspace, *, has_shell: bool) -> dict[str, Json]:
-        """Build the settings file: the user's login, hooks that note which memory is loaded, and the sandbox."""
+        """Return the content of the settings file: the user's login, hooks that note loaded memory, and the sandbox."""
         settings: dict[str, Json] = dict(_read_login_settings(self.env))
         if sys.platform != "win32":
             file = shlex.quote(str(place.folder / HOOK_CALLS))
@@ -233,14 +233,14 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
 
 
 def escape_slash(prompt: str) -> str:
-    """Keep the CLI from running a prompt that begins with a slash as one of its own commands."""
+    """Return the prompt in a form that the CLI does not take for one of its own slash commands."""
     return f"\n{prompt}" if prompt.startswith("/") else prompt
 
 
 def select_login(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the CLI, in every mode: where things are, and what its login depends on.
+    """Return the variables that the CLI gets in every mode: where things are, and what its login depends on.
 
-    Those are its own variables, those of a cloud that is switched on, and those that the user's settings name.
+    The login depends on the CLI's own variables, those of an enabled cloud, and those that the user's settings name.
     """
     settings = msgspec.json.encode(_read_login_settings(env)).decode()
     clouds = [
@@ -253,7 +253,7 @@ def select_login(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_login_settings(env: Mapping[str, str]) -> dict[str, Json]:
-    """Read the user's settings that a login may depend on; none from a file that cannot be read, as the CLI does."""
+    """Return the user's settings that a login may depend on; {} for an unreadable file, as the CLI ignores it too."""
     try:
         content = (find_config_folder(env) / "settings.json").read_bytes()
         settings = decode_json(content, dict[str, Json])
@@ -263,7 +263,7 @@ def _read_login_settings(env: Mapping[str, str]) -> dict[str, Json]:
 
 
 def find_config_folder(env: Mapping[str, str]) -> Path:
-    """Return the folder of the user's own Claude Code."""
+    """Return the configuration folder of the user's own Claude Code."""
     named = env.get("CLAUDE_CONFIG_DIR", "").partition(",")[0]
     return Path(named) if named else Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".claude"
 

@@ -1,7 +1,7 @@
-"""Read what ``claude -p`` prints: how a run ended, and what it cost.
+"""Read the output of ``claude -p``: how a run ended, and what it cost.
 
-The CLI prints one JSON object per line. Everything here is pure, so that recorded output can be replayed in tests.
-Lines that cannot be decoded are skipped: a cut line must not hide the others.
+The CLI prints one JSON object per line. All functions here are pure, so that tests can replay recorded output.
+Lines that cannot be decoded are skipped, so that a truncated line does not hide the others.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ CLAUDE = AgentAdvice(
     },
 )
 STREAM_OPTIONS = ("--output-format", "stream-json", "--verbose")
-"""Only with these options does the CLI print that it is about to wait, and for how long."""
+"""Options with which the CLI prints one JSON object a line, and announces its waits and their duration."""
 BUDGET_REACHED = "error_max_budget_usd"
 STRUCTURED = "StructuredOutput"
-"""The tool through which the CLI has the model answer in a given JSON shape."""
+"""The tool by which the CLI makes the model answer in a given JSON shape."""
 T = TypeVar("T")
 
 
 class Block(Struct, frozen=True, kw_only=True):
-    """A part of a message: text, a tool call, or the result of one."""
+    """A part of a message: a text, a tool call, or the result of a tool call."""
 
     type: str = ""
     text: str = ""
@@ -63,7 +63,7 @@ class _Message(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """One line: the start of a session, or a message to or from the model."""
+    """One line of the output: the start of a session, or a message to or from the model."""
 
     type: str = ""
     subtype: str = ""
@@ -74,13 +74,13 @@ class Event(Struct, frozen=True, kw_only=True):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The parts of its message."""
+        """The parts of the event's message; () when there is no message."""
         content = self.message.content if self.message else ()
         return content if isinstance(content, tuple) else (Block(type="text", text=content),)
 
 
 class _Retry(Struct, frozen=True, kw_only=True):
-    """A line that announces that the CLI will try a request again."""
+    """A line of the output that announces that the CLI will repeat a request."""
 
     subtype: str
     retry_delay_ms: float
@@ -89,7 +89,7 @@ class _Retry(Struct, frozen=True, kw_only=True):
 
 
 def read_usage(table: Json) -> Usage | None:
-    """Return the tokens in a table, as the API or the CLI itself names them; None when they cannot be read."""
+    """Return the usage in a table that uses the API's or the CLI's own names, or None when it cannot be read."""
     if not isinstance(table, dict):
         return None
 
@@ -106,11 +106,11 @@ def read_usage(table: Json) -> Usage | None:
 
 
 class ClaudeResult(Struct, frozen=True, kw_only=True):
-    """The last line of a run.
+    """The last line of a run, with the run's result and cost.
 
     ``subtype`` can be "success" even for failures; only ``is_error`` and the exit status decide. ``usage`` and
     ``total_cost_usd`` are sums over all requests of the run; the price is the CLI's own estimate. When the run reached
-    the cap on money, ``usage`` leaves out the last request, and the account by models does not.
+    the cap on money, ``usage`` lacks the last request, while ``model_usage`` includes it.
     """
 
     type: str
@@ -133,7 +133,7 @@ class ClaudeResult(Struct, frozen=True, kw_only=True):
 
     @property
     def spent(self) -> Usage | None:
-        """The tokens of the whole run: the larger of the CLI's two accounts."""
+        """The tokens of the whole run, the larger of the CLI's two counts; None when neither can be read."""
         accounts = [read_usage(decode_loosely(self.usage))]
         models = decode_loosely(self.model_usage)
         if isinstance(models, dict) and models:
@@ -150,38 +150,38 @@ class ClaudeResult(Struct, frozen=True, kw_only=True):
 
     @property
     def price(self) -> float | None:
-        """The dollars of the whole run, None when they are unknown."""
+        """The price of the whole run in dollars; None when it is unknown."""
         return read_price(decode_loosely(self.total_cost_usd))
 
     @property
     def model(self) -> str:
-        """The first model of the account, "" when there is none."""
+        """The first model that the result names; "" when it names none."""
         models = decode_loosely(self.model_usage)
         return next(iter(models), "") if isinstance(models, dict) else ""
 
 
 def read_announced_wait(printed: str) -> float:
-    """Return the seconds the CLI is about to wait before a retry; 0 unless its last line announces one."""
+    """Return the seconds that the CLI is about to wait before a retry; 0 unless its last line announces a wait."""
     retry = _find_pending_retry(printed)
     return retry.retry_delay_ms / 1000 if retry else 0.0
 
 
 def is_retrying(printed: str) -> bool:
-    """Tell whether the last line announces a retry."""
+    """Return whether the last line of the output announces a retry."""
     return _find_pending_retry(printed) is not None
 
 
 def is_running_tool(printed: str) -> bool:
-    """Tell whether a tool call has no result yet."""
+    """Return whether a tool call has no result yet."""
     return printed.count('"type":"tool_use"') > printed.count('"type":"tool_result"')
 
 
 def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
-    """Return the result of a run that ended with an answer; a refusal of the model is an answer too.
+    """Return the result of a run that ended with an answer; a refusal by the model is an answer too.
 
-    An answer that took the run over the cap on money is returned: it is complete and paid for. Raises ``BudgetSpent``
-    when the CLI stopped at the cap before there was an answer, and the fitting ``BackendError`` for any other failure;
-    both carry what was spent.
+    An answer with which the run exceeded the cap on money is returned: it is complete and paid for. Raises
+    ``BudgetSpent`` when the CLI stopped at the cap without an answer, and the fitting ``BackendError`` for any other
+    failure; both say what was spent.
     """
     retry = next(iter([*_read_retries(ended.stdout)][::-1]), None)
     raise_if_ended_early(
@@ -218,13 +218,13 @@ def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
 
 
 def find_result(stdout: str) -> ClaudeResult | None:
-    """Return the last line that is the result of a run."""
+    """Return the last line that is the result of a run, or None when there is none."""
     lines = reversed(stdout.split("\n"))
     return next((result for result in decode_lines(lines, ClaudeResult) if result.type == "result"), None)
 
 
 def _recover_answer(result: ClaudeResult, printed: str) -> ClaudeResult | None:
-    """Return the result with an answer that was complete when the cap on money stopped the run, else None."""
+    """Return the result with the answer that was complete when the cap on money stopped the run; None without one."""
     blocks: list[Block] = []
     last = ""
     for event in decode_lines(printed.split("\n"), Event):  # the blocks of one message may come on several lines

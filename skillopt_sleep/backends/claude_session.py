@@ -1,9 +1,9 @@
-"""Cut a session of Claude Code before a moment.
+"""Cut a recorded session of Claude Code before a moment.
 
-The conversation is the chain of ``parentUuid`` back from the cut, not the order of the lines: a session that was
-rewound has side branches. Two things are not on that chain. Results of parallel tool calls hang on their own call, and
-what a compaction kept word for word stands before its boundary. The copy is one straight line of records, with nothing
-in it that lies after the cut, and nothing that describes the user's own setup.
+The conversation is the chain of ``parentUuid`` back from the cut, not the order of the lines, as a session that was
+rewound has side branches. Two things are not on that chain: results of parallel tool calls, which refer to their
+call, and what a compaction kept word for word, which precedes its boundary. The copy is one chain of records without
+anything after the cut, and without descriptions of the user's own setup.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEPT_FIELDS = (
     *("message", "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "isApiErrorMessage", "error"),
     *("attachment", "subtype", "content", "level"),
 )
-"""Fields of a record that the copy keeps; the CLI rebuilds the others, or they are for its display."""
+"""Fields of a record that the copy keeps; the CLI rebuilds or only displays the others."""
 KEPT_ATTACHMENTS = frozenset(
     {
         *("queued_command", "file", "directory", "compact_file_reference", "pdf_reference", "already_read_file"),
@@ -40,7 +40,7 @@ KEPT_ATTACHMENTS = frozenset(
         *("invoked_skills", "hook_additional_context", "hook_blocking_error"),
     }
 )
-"""Attachments that belong to the conversation; the others list the tools, skills and memory of that day."""
+"""Attachments that belong to the conversation; the others list the tools, skills and memory of the recorded day."""
 KEPT_SYSTEM = frozenset({"local_command"})
 EDITORS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 
@@ -71,9 +71,9 @@ def cut_session(assignment: Assignment, put_back: PutBack, place: Workspace, env
 
 
 def select_chain(records: Sequence[Record], put_back: PutBack) -> list[Record]:
-    """Return the records of the conversation before the cut, oldest first; [] when there was none yet.
+    """Return the records of the conversation before the cut, oldest first; [] when nothing precedes the cut.
 
-    Raises ``NotPutBack`` when there is no such record, or no chain to follow.
+    Raises ``NotPutBack`` when the record at the cut is missing, or the records form no chain.
     """
     if not any(record.get("uuid") and "parentUuid" in record for record in records):
         raise NotPutBack(f"{put_back.path} has no uuid and parentUuid: its conversation cannot be followed")
@@ -93,7 +93,7 @@ def select_chain(records: Sequence[Record], put_back: PutBack) -> list[Record]:
 
 
 def _is_prompt(record: Record) -> bool:
-    """Tell whether a record holds what a person typed, and no result of a call."""
+    """Return whether a record is what a person typed, and not the result of a call."""
     is_result = any(block.get("type") == "tool_result" for block in _blocks(record))
     return record.get("type") == "user" and not record.get("isMeta") and not is_result
 
@@ -117,7 +117,7 @@ def _follow_parents(before: Sequence[Record], start: Record) -> list[Record]:
 
 
 def _find_parent(uuid: str, parents: Mapping[str, Any], before: Sequence[Record]) -> str:
-    """Return the uuid of a record's parent, "" for none; if it is not in the file, that of the record before the child.
+    """Return the uuid of a record's parent, or "" for none; when the parent is missing, that of the record before.
 
     Claude Code does not write some progress records, though the next record may name one of them as its parent.
     """
@@ -129,7 +129,7 @@ def _find_parent(uuid: str, parents: Mapping[str, Any], before: Sequence[Record]
 
 
 def _link_preserved_segment(boundary: Record, index: Mapping[str, Record], parents: dict[str, Any]) -> None:
-    """Link the messages that a compaction kept verbatim behind its summary, as the CLI does on resuming."""
+    """Change ``parents`` so that the messages which a compaction kept verbatim follow its summary, as on resuming."""
     details = boundary.get("compactMetadata")
     segment = details.get("preservedSegment") if isinstance(details, dict) else None
     if not isinstance(segment, dict):
@@ -144,7 +144,7 @@ def _link_preserved_segment(boundary: Record, index: Mapping[str, Record], paren
 
 
 def _add_parallel_calls(chain: Sequence[Record], before: Sequence[Record]) -> Iterator[Record]:
-    """Yield the chain, completed by the parallel tool calls of its messages and the results of all calls."""
+    """Yield the chain with the parallel tool calls of its messages, and the results of all calls, added."""
     on_chain = {str(record["uuid"]) for record in chain}
     messages: dict[str, list[Record]] = {}
     results: dict[str, Record] = {}
@@ -180,7 +180,7 @@ def _is_kept(record: Record) -> bool:
 
 
 def _leave_out_secret_thoughts(record: Record, mover: Mover) -> bool:
-    """Drop thinking blocks that hold a secret, whose signature forbids a change; tell whether any block is left."""
+    """Remove thinking blocks with a secret, which must not be changed; return whether any block is left."""
     blocks = _blocks(record)
     kept = [block for block in blocks if block.get("type") not in THOUGHTS or not mover.holds_secret(block)]
     if len(kept) < len(blocks):
@@ -198,7 +198,7 @@ def _list_edits(chain: Sequence[Record]) -> Iterator[Edit]:
 
 
 def _message_id(record: Record) -> str:
-    """Return the id of the model's message that a record is a part of, "" for other records."""
+    """Return the id of the model's message that a record is part of; "" for other records."""
     message = record.get("message")
     return str(message.get("id") or "") if record.get("type") == "assistant" and isinstance(message, dict) else ""
 

@@ -1,6 +1,6 @@
-"""Read what an agent at work did, and what of a candidate it was shown: from what the CLI prints, and from our hooks.
+"""Read what an agent did, and which documents it was shown, from the output of the CLI and the calls of our hooks.
 
-Pure, so that recorded output can be replayed in tests.
+All functions are pure, so that tests can replay recorded output.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ LAYOUT = Layout(
     texts=("skills", "rules", "commands", "claude.md", "CLAUDE.md"),
 )
 HIDDEN_FROM_MODEL = re.compile(rb"(?m)^disable-model-invocation:\s*[\"']?true")
-"""A key of a skill's frontmatter with which the CLI lists the skill, but does not tell the model about it."""
+"""Matches a key in a skill's frontmatter that makes the CLI list the skill, but hide it from the model."""
 SANDBOX_FAILED = "Sandbox is required but failed to initialize"
-"""The start of a tool result when a command was not run because the sandbox did not start."""
+"""The first words of the result of a command that was not run because the sandbox did not start."""
 PROMPT_HOOK, MEMORY_HOOK = "UserPromptSubmit", "InstructionsLoaded"
-"""Our hooks: a call of the first shows that hooks run at all; the second names a memory file that was loaded."""
+"""Our two hooks: a call of the first shows that hooks run; a call of the second names a loaded memory file."""
 MEMORY_HOOK_SINCE = (2, 1, 197)
-"""The first version seen to call ``MEMORY_HOOK``."""
+"""The first version of the CLI that was seen to call ``MEMORY_HOOK``."""
 
 
 def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: str, deadline: float) -> Trajectory:
-    """Return what the agent did in the workspace ``root``. Raises what ``read_result`` raises for lost transport."""
+    """Return what the agent did in the workspace ``root``. Raises what ``read_result`` raises when transport failed."""
     events = tuple(decode_lines(ended.stdout.split("\n"), Event))
     answers = [event for event in events if event.type == "assistant"]
     ending, result = _read_ending(ended, answers, deadline)
@@ -116,7 +116,7 @@ def _read_content(content: Json) -> str:
 
 
 def _read_ending(ended: Ended, answers: Sequence[Event], deadline: float) -> tuple[Ending, ClaudeResult | None]:
-    """Return how the agent ended the run; raise the error of a run that something else ended."""
+    """Return how the agent ended the run, and its result. Raises the error of a run that something else ended."""
     result = find_result(ended.stdout)
     if result is not None and not ended.timed_out and not ended.flooded:
         if result.subtype == "error_max_turns":
@@ -128,7 +128,7 @@ def _read_ending(ended: Ended, answers: Sequence[Event], deadline: float) -> tup
 
 
 def _read_skill_shown(events: Sequence[Event], document: Document, root: Path) -> Shown:
-    """Tell whether the skill was on the CLI's list, and whether its text, from our folder, went to the model."""
+    """Return whether the CLI listed the skill, and whether the skill's text from our folder was sent to the model."""
     name = get_skill_name(document)
     listed = next((event.skills for event in events if event.subtype == "init" and event.skills is not None), None)
     handed = [
@@ -152,7 +152,7 @@ def _read_skill_shown(events: Sequence[Event], document: Document, root: Path) -
 
 
 def _has_opened_file(events: Sequence[Event], root: Path, name: str) -> bool:
-    """Tell whether the agent read the skill's file itself, as some do."""
+    """Return whether the agent read the skill's file by itself, as some agents do."""
     wanted = f"{LAYOUT.skills}/{name}/SKILL.md"
     paths = [
         str(block.input.get("file_path", ""))
@@ -164,7 +164,7 @@ def _has_opened_file(events: Sequence[Event], root: Path, name: str) -> bool:
 
 
 def _estimate_usage(answers: Sequence[Event]) -> Usage:
-    """Sum the tokens of a run that was cut short: the last report of every message."""
+    """Return the usage of a run that was cut short: the sum of the last counts of every message."""
     reports = {event.message.id: event.message.usage for event in answers if event.message}
     usages = [usage for report in reports.values() if (usage := read_usage(report))]
     given, written = sum(usage.input_tokens for usage in usages), sum(usage.output_tokens for usage in usages)
@@ -178,9 +178,9 @@ def add_memory_shown(
     hook_calls: Sequence[Json],
     version: tuple[int, ...],
 ) -> Trajectory:
-    """Add to the trajectory whether the memory file was loaded.
+    """Return the trajectory with the information whether the memory file was loaded.
 
-    ``hook_calls`` are the inputs our hooks were called with, by a claude of this ``version``.
+    ``hook_calls`` are the inputs of our hooks' calls, ``version`` that of the CLI.
     """
     memories = [document for document in assignment.documents if document.kind is DocumentKind.MEMORY]
     if not memories or memories[0].content is None:
@@ -199,7 +199,7 @@ def add_memory_shown(
 
 
 def has_sandbox_failed(stdout: str) -> bool:
-    """Tell whether a command of the agent was not run because the sandbox did not start."""
+    """Return whether a command of the agent was not run because the sandbox did not start."""
     return any(
         block.type == "tool_result" and block.is_error is True and str(block.content).startswith(SANDBOX_FAILED)
         for event in decode_lines(stdout.split("\n"), Event)
@@ -208,6 +208,6 @@ def has_sandbox_failed(stdout: str) -> bool:
 
 
 def read_version(stdout: str) -> tuple[int, ...]:
-    """Return the version the CLI reports in its output, () when it reports none."""
+    """Return the version that the CLI reports in its output; () when it reports none."""
     found = next((event.version for event in decode_lines(stdout.split("\n"), Event) if event.version), "")
     return tuple(int(part) for part in re.findall(r"\d+", found)[:3])

@@ -1,8 +1,8 @@
-"""Ask Codex: one ``codex exec`` without tools, or the agent itself at work, with nothing of the user's but the login.
+"""The backend for Codex: calls without tools, and native replays, which use only the login of the user's setup.
 
 A native run works in a throwaway workspace and a throwaway home. Its commands run in Codex's own sandbox, which reaches
-the workspace and no network. Codex keeps a record of the session in that home: every word that was sent to the model.
-It is read, and thrown away with the home.
+the workspace and no network. Codex records the session in that home, with every word that was sent to the model;
+the record is read, and deleted with the home.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from skillopt_sleep.safety.receivers import hide_secrets
 
 LAYOUT = Layout(skills=".agents/skills", memory="AGENTS.md", settings=(".codex", ".agents"), texts=("skills",))
 LOGS = {"RUST_LOG": "codex_core=warn"}
-"""Makes Codex log on stderr how long it is about to wait before a retry; no event says so."""
+"""Variables that make Codex log the time of its next wait before a retry, which no event mentions."""
 NO_SYSTEM = "Answer the user."
-"""The system prompt in place of an empty one: Codex refuses an empty file of instructions."""
+"""The system prompt that replaces an empty one, as Codex refuses an empty file of instructions."""
 
 QUIET = (
     "features.plugins=false",
@@ -64,7 +64,7 @@ QUIET = (
     "check_for_update_on_startup=false",
     "features.unbounded_connection_retries=false",
 )
-"""Settings without which Codex connects to four more hosts, and never gives up on a dead network."""
+"""Settings that keep Codex from connecting to four more hosts, and from retrying forever on a dead network."""
 ALONE = (
     "features.hooks=false",
     "features.goals=false",
@@ -87,7 +87,7 @@ WITHOUT_TOOLS = (
     "include_permissions_instructions=false",
     "include_environment_context=false",
 )
-"""Settings that leave the model no tool but ``apply_patch``, which a read-only sandbox refuses."""
+"""Settings that leave the model no tool except ``apply_patch``, which the read-only sandbox refuses."""
 WORK = ("exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write", "--ignore-user-config")
 CONFINED = (
     'sandbox_mode="workspace-write"',
@@ -103,12 +103,12 @@ WITH_TOOLS = (
     f"shell_environment_policy.include_only={json.dumps(sorted({*TOOL_VARIABLES, 'LC_*', 'TMPDIR', MARK}))}",
 )
 OWN_PREFIXES = ("CODEX_", "OPENAI_")
-"""Prefixes of variables that a login may depend on; the key of another provider is named in its settings."""
+"""Prefixes of environment variables that a login may depend on; settings name the key of any other provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodexBackend(AgentCli):
-    """The ``codex`` command line."""
+    """The backend that runs the ``codex`` command line."""
 
     advice = CODEX
     install = "npm install -g @openai/codex, or name the program by `command` in [backends.codex]"
@@ -117,13 +117,13 @@ class CodexBackend(AgentCli):
     command: str = "codex"
     """The program: a name on PATH, or a path."""
     max_turns: int = 60
-    """Steps that a native replay may take."""
+    """Maximum number of steps in a native replay."""
     config: tuple[str, ...] = ()
-    """Settings as ``-c`` accepts them, such as ``model_reasoning_effort=low``."""
+    """Codex settings in the form of its option ``-c``, such as ``model_reasoning_effort=low``."""
     use_user_config: bool = False
-    """Run in the user's own home with their ``config.toml``, for a provider, key or keyring that it names.
+    """Whether Codex runs in the user's home with their ``config.toml``, for a provider, key or keyring named there.
 
-    Then the user's ``AGENTS.md`` and skills reach the model too. Hooks, MCP servers and plugins never run.
+    The user's ``AGENTS.md`` and skills then reach the model too. Hooks, MCP servers and plugins never run.
     """
     _home: CodexHome = field(default_factory=CodexHome, init=False, repr=False, compare=False)
 
@@ -143,17 +143,17 @@ class CodexBackend(AgentCli):
 
     @property
     def provider(self) -> str:
-        """Who receives the prompts, in every mode; see ``find_provider``. Raises ``SettingsError``."""
+        """The provider that receives the prompts in every mode; see ``find_provider``. Raises ``SettingsError``."""
         users = read_user_config(self.env) if self.use_user_config else {}
         return find_provider(read_settings(self.config, users), self.env)
 
     @property
     def priced(self) -> bool:
-        """Codex names no price."""
+        """False: Codex names no price."""
         return False
 
     def _describe_unused(self) -> str:
-        """Return a clause that the provider named in the user's config.toml is not asked; "" if none is named."""
+        """Return a clause saying that the provider in the user's config.toml is not asked; "" when it names none."""
         if self.use_user_config:
             return ""
         try:
@@ -165,14 +165,14 @@ class CodexBackend(AgentCli):
         return f" (not {hide_secrets(unused)}, which config.toml names; `use_user_config = true` would ask it)"
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Answer one prompt; see ``Backend.complete``. Raises ``DiskError``, and ``SettingsError`` for a bad config."""
+        """Return the reply to a prompt; see ``Backend.complete``. Raises ``DiskError`` and ``SettingsError`` too."""
         with self._home.hold_until_first_call() as waited:
             seconds = _subtract_wait(prompt.within, waited).clip(self.timeout)
             ended = self._run(*ANSWER, seconds=seconds, prompt=prompt)
         return read_reply(ended, prompt, model=self.model, deadline=seconds)
 
     def refuses(self, mode: ReplayMode) -> str:
-        """Return why this machine cannot replay in this mode, "" when it can; see ``Agent.refuses``."""
+        """Return why this machine cannot replay in this mode, or "" when it can; see ``Agent.refuses``."""
         path = self.env.get("PATH", "")
         if self.use_user_config:
             return "with use_user_config the user's own AGENTS.md and skills would take part: take it out, or use text"
@@ -193,7 +193,7 @@ class CodexBackend(AgentCli):
     def run(self, assignment: Assignment) -> Trajectory:
         """Let the agent work in a workspace; see ``Agent.run``. Raises what ``complete`` raises.
 
-        Raises ``NotAllowed`` with ``use_user_config``: another provider than that of ``complete`` would be asked.
+        Raises ``NotAllowed`` with ``use_user_config``, as the run would ask another provider than ``complete`` does.
         """
         if self.use_user_config:
             raise NotAllowed(f"codex cannot replay by itself: {self.refuses(assignment.mode)}")
@@ -228,7 +228,7 @@ class CodexBackend(AgentCli):
         return msgspec.structs.replace(done, latency=done.latency + waited)
 
     def close(self) -> None:
-        """End every child and remove the throwaway home; see ``Backend.close``."""
+        """End every child process and remove the throwaway home; see ``Backend.close``."""
         AgentCli.close(self)
         self._home.close()
 
@@ -261,15 +261,15 @@ class CodexBackend(AgentCli):
         )
 
     def _confine(self, argv: Sequence[str], workspace: Path, scratch: Path, _: Path) -> Sequence[str]:
-        """Wrap a command in Codex's own sandbox; it may write in the workspace and in ``TMPDIR``."""
+        """Return a command wrapped in Codex's own sandbox, where it may write in the workspace and in ``TMPDIR``."""
         roots = json.dumps([str(workspace), str(scratch)], ensure_ascii=False)
         settings = [*CONFINED, f"sandbox_workspace_write.writable_roots={roots}"]
         return (self._find_program(), "sandbox", *_as_options(settings), "--", *argv)
 
     def _narrow(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of the CLI, in every mode: where things are, and what its login depends on.
+        """Return the variables that the CLI gets in every mode: where things are, and what its login depends on.
 
-        Those are its own variables, those that its settings name, and those of a cloud. Raises ``SettingsError``.
+        The login depends on the CLI's own variables, those its settings name, and a cloud's. Raises ``SettingsError``.
         """
         users = read_user_config(self.env) if self.use_user_config else {}
         named = f"{json.dumps(users, default=str)} {' '.join(self.config)}"
@@ -280,7 +280,7 @@ class CodexBackend(AgentCli):
         return self._run(*arguments, seconds=PROBE_SECONDS)
 
     def _read_login(self) -> bool | None:
-        """Return whether the user is logged in; the keys of a provider of their own show at the first call."""
+        """Return whether the user is logged in; None with the user's settings, whose key only a call can test."""
         if self._query("login", "status").status == 0 or self.env.get("CODEX_API_KEY"):
             return True
         return None if self.use_user_config else False
@@ -323,20 +323,20 @@ class CodexBackend(AgentCli):
 
 
 class _TurnLimit:
-    """A ``process.ReadSeconds`` that stops a child after too many steps, since codex has no limit of its own."""
+    """A ``process.ReadSeconds`` that ends a child process after too many steps, as Codex has no such limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.reached = False
 
     def __call__(self, printed: str) -> float:
-        """Return the seconds that codex announces to wait, or infinity once the steps exceed the limit."""
+        """Return the seconds that Codex announces to wait, or infinity when the steps exceed the limit."""
         self.reached = printed.count('"type":"item.completed"') > self._limit
         return float("inf") if self.reached else read_announced_wait(printed)
 
 
 def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
-    """Return the reply in what the CLI printed. Raises the ``BackendError`` that fits any other ending."""
+    """Return the reply that the CLI printed. Raises the fitting ``BackendError`` for any other ending."""
     text, usage = read_turn(ended, deadline=deadline)
     return build_reply(CODEX, prompt, text, model=model, latency=ended.seconds, usage=usage)
 
@@ -346,7 +346,7 @@ def _as_options(settings: Sequence[str]) -> list[str]:
 
 
 def _subtract_wait(within: Bounds, waited: float) -> Bounds:
-    """Return the bounds of a call less the seconds it waited for another. Raises ``TimedOut`` when none are left."""
+    """Return the bounds of a call less the seconds it has waited. Raises ``TimedOut`` when no time is left."""
     left = within.after(waited)
     if left.seconds is not None and left.seconds <= 0:
         raise TimedOut("codex was not asked: the time for this call was over before the first call had ended")

@@ -1,8 +1,8 @@
-"""Decide which settings, login and provider a Codex uses: a throwaway home that holds only the user's login.
+"""Decide which settings, login and provider Codex uses, in a throwaway home that contains only the user's login.
 
-No flag keeps Codex from reading ``AGENTS.md`` of its home, or from unfolding a skill there whose ``$name`` occurs in a
-prompt, so it gets a home without them. The login is linked, never copied: Codex renews its tokens through the link, and
-a renewed token makes every copy of the old one worthless, and may log the user out.
+No option keeps Codex from reading the ``AGENTS.md`` of its home, or from inserting a skill there whose ``$name`` is
+in a prompt, so Codex gets another home. The login is linked, never copied: Codex renews its tokens through the link,
+and a renewed token makes every copy of the old one worthless, and may log the user out.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from skillopt_sleep.safety.receivers import choose_receiver, identify_provider
 OPENAI = "openai"
 BEDROCK = "amazon-bedrock"
 LOCAL_PROVIDERS = frozenset({"oss", "ollama", "ollama-chat", "lmstudio"})
-"""Providers built into Codex that run on this machine, unless the environment says otherwise."""
+"""Providers of Codex that run on this machine, unless the environment gives another address."""
 LOCAL_ADDRESS = "CODEX_OSS_BASE_URL"
-"""The variable that overrides the address of the local providers."""
+"""Environment variable that overrides the address of the local providers."""
 RETRIES = "request_max_retries=0,stream_max_retries=1"
-"""Settings of a provider: one stream retry, because only a CLI that retries reports the wait the service asks for."""
+"""Settings of a provider: one stream retry, as only a CLI that retries reports how long the service asks to wait."""
 USER_TABLE_SETTINGS = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
-"""By table, the settings forced on each of the user's MCP servers and providers; we do the retrying."""
+"""For each table of the user's settings, the setting forced on its entries: no MCP servers, and few retries."""
 PROVIDER = "skillopt-sleep"
-"""The name of our copy of the built-in provider, which itself takes no retry setting and would retry thirty times.
+"""The name of our copy of the built-in provider, which itself accepts no limit on retries and makes up to thirty.
 
-Without an address it uses OpenAI's: that of the API or that of ChatGPT, depending on the login.
+Without an address, the copy uses OpenAI's: that of the API or of ChatGPT, depending on the login.
 """
 LOGIN = "auth.json"
 
 
 class CodexHome:
-    """A throwaway home, made at its first use and shared by all calls. Safe for several threads."""
+    """A throwaway home for Codex, created at its first use and shared by all calls. Safe for several threads."""
 
     def __init__(self, registry: ChildRegistry | None = None) -> None:
         self._registry = registry or ChildRegistry()
@@ -54,7 +54,7 @@ class CodexHome:
         self._closed = False
 
     def build_environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return ``env`` with this home in place of the user's. Raises ``DiskError``, and ``TimedOut`` once closed."""
+        """Return ``env`` with this home as the user's. Raises ``DiskError``, and ``TimedOut`` after ``close``."""
         try:
             with self._lock:
                 if self._closed:
@@ -72,10 +72,10 @@ class CodexHome:
 
     @contextlib.contextmanager
     def hold_until_first_call(self) -> Iterator[float]:
-        """Hold back every other call until the first has ended; yield the seconds that this call waited.
+        """Let the first call run alone: on entering, wait until it has ended; yield the seconds that this call waited.
 
-        The call that finds an expired login renews it. Eight calls that find it at once would all spend the same
-        one-time token, and only one of them may.
+        The first call that finds an expired login renews it. Parallel calls would all use the one-time token, which
+        only one of them may.
         """
         began = time.monotonic()
         with self._first_call:
@@ -89,7 +89,7 @@ class CodexHome:
         yield waited
 
     def close(self) -> None:
-        """Remove the home. Idempotent."""
+        """Remove the home. May be called repeatedly."""
         with self._lock:
             self._closed = True
             if self._folder is not None:
@@ -99,7 +99,7 @@ class CodexHome:
                 self._open.close()
 
     def _make(self, env: Mapping[str, str]) -> None:
-        """Make the folder, and record what must be restored in case this program is killed."""
+        """Create the folder, and record what must be restored if this program is killed."""
         self._open.enter_context(self._registry.open())
         self._folder = TemporaryDirectory(prefix=build_folder_prefix(self._registry.mark), ignore_cleanup_errors=True)
         self._home = Path(self._folder.name)
@@ -114,12 +114,12 @@ class CodexHome:
 
 
 def find_codex_home(env: Mapping[str, str]) -> Path:
-    """Return the folder of the user's own Codex."""
+    """Return the home folder of the user's own Codex."""
     return Path(env.get("CODEX_HOME") or Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".codex")
 
 
 def read_user_config(env: Mapping[str, str]) -> dict[str, Json]:
-    """Read the user's ``config.toml``, {} when there is none. Raises ``SettingsError``."""
+    """Return the content of the user's ``config.toml``, {} when there is none. Raises ``SettingsError``."""
     config = find_codex_home(env) / "config.toml"
     try:
         return tomllib.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
@@ -128,9 +128,9 @@ def read_user_config(env: Mapping[str, str]) -> dict[str, Json]:
 
 
 def read_settings(settings: tuple[str, ...], users: Mapping[str, Json] | None = None) -> dict[str, Json]:
-    """Return the user's configuration with settings on top, as Codex applies ``-c``.
+    """Return the user's configuration with ``settings`` applied on top, as Codex applies its option ``-c``.
 
-    A name is cut at every dot, and a later setting replaces an earlier one; a value is TOML, or else a plain string.
+    A dot in a name separates levels, and a later setting replaces an earlier one; a value is TOML, else a plain string.
     """
     table: dict[str, Json] = {}
     for setting in settings:
@@ -159,9 +159,9 @@ def _merge(below: Mapping[str, Json], above: Mapping[str, Json]) -> dict[str, Js
 
 
 def restrict_user_config(config: Mapping[str, Json]) -> list[str]:
-    """Return settings that keep the user's MCP servers from starting, and their providers from retrying.
+    """Return settings that keep the user's MCP servers from starting, and the user's providers from retrying.
 
-    They are inline tables, which are merged: a dotted name would be cut at every dot in a server's own name.
+    The settings are inline tables, which Codex merges; a dotted name would be split at a dot in a server's own name.
     """
     return [
         f"{section}={{{','.join(f'{json.dumps(name, ensure_ascii=False)}={{{switch}}}' for name in table)}}}"
@@ -171,7 +171,7 @@ def restrict_user_config(config: Mapping[str, Json]) -> list[str]:
 
 
 def rename_builtin_provider(config: Mapping[str, Json], *, seconds: float) -> list[str]:
-    """Return settings that ask the built-in provider under ``PROVIDER``; none when another one is to be asked."""
+    """Return settings that use the built-in provider under the name ``PROVIDER``; [] when another provider is used."""
     if choose_provider(config) != OPENAI:
         return []
     address = config.get("openai_base_url")
@@ -187,10 +187,10 @@ def rename_builtin_provider(config: Mapping[str, Json], *, seconds: float) -> li
 
 
 def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
-    """Return who receives the prompts: "openai" for its own address, else the host; "" for this machine itself.
+    """Return the provider that receives the prompts: "openai" for its own address, else the host; "" for this machine.
 
-    Codex ignores ``OPENAI_BASE_URL``, and the user's tables for its built-in provider. It sends the prompts of a
-    provider without an address to OpenAI. A provider that no table describes is returned by its own name.
+    Codex ignores ``OPENAI_BASE_URL``, and the user's tables for its built-in provider. It sends prompts for a provider
+    without an address to OpenAI. For a provider that no table describes, its own name is returned.
     """
     name = choose_provider(config)
     if name == OPENAI:
@@ -209,13 +209,13 @@ def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
 
 
 def find_unused_provider(users: Mapping[str, Json]) -> str:
-    """Return the provider or address that the user's own config.toml names, "" for OpenAI's."""
+    """Return the provider or address that the user's config.toml names; "" when that is OpenAI's."""
     name = choose_provider(users)
     return name if name != OPENAI else str(users.get("openai_base_url") or "")
 
 
 def choose_provider(config: Mapping[str, Json]) -> str:
-    """Return the name of the provider that Codex asks: the profile's, if it names one."""
+    """Return the name of the provider that Codex uses: the one of the profile, if that names one."""
     profile = _get_table(config, "profiles", str(config.get("profile") or ""))
     return str(profile.get("model_provider") or config.get("model_provider") or OPENAI)
 

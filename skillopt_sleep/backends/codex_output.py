@@ -1,7 +1,7 @@
-"""Read what ``codex exec --json`` prints and what it records of a session. Pure.
+"""Read the output of ``codex exec --json``, and the record that Codex keeps of a session. All functions are pure.
 
-The CLI prints one event per line; a turn is either completed or has failed. An ``error`` event is no failure: it can be
-a warning or a retry. Codex names no price, and its token counts are those of the whole thread. Lines that cannot be
+The CLI prints one event per line; a turn either completes or fails. An ``error`` event is no failure: it can be
+a warning or a retry. Codex names no price, and its token counts cover the whole session. Lines that cannot be
 decoded are skipped.
 """
 
@@ -48,7 +48,7 @@ CODEX = AgentAdvice(
 _WAIT = re.compile(
     r"^(?!\{).*\bWARN\b.*\bcodex_core\b.*retrying sampling request \(\d+/\d+ in (\d+(?:\.\d+)?)(ms|s)\)", re.MULTILINE
 )
-"""A line of Codex's log that announces a retry. Events, which begin with a brace, may only quote such a line."""
+"""Matches a line of Codex's log that announces a retry, but not an event (a line with a brace) that quotes one."""
 
 _FAILED = re.compile(r"exited with code [1-9]|\"exit_code\": ?[1-9]|Exit code: [1-9]")
 
@@ -65,7 +65,7 @@ class _Failure(Struct, frozen=True, kw_only=True):
 
 
 def _read_usage(table: Json) -> Usage | None:
-    """Return the tokens in a table, None when they cannot be read."""
+    """Return the usage in a table of token counts, or None when it cannot be read."""
     if not isinstance(table, dict):
         return None
     given, written, cached = (table.get(name) for name in ("input_tokens", "output_tokens", "cached_input_tokens"))
@@ -73,7 +73,7 @@ def _read_usage(table: Json) -> Usage | None:
 
 
 class _Event(Struct, frozen=True, kw_only=True):
-    """One line of ``--json``; ``message`` belongs to an ``error`` event, ``error`` to ``turn.failed``."""
+    """One line of the output; ``message`` belongs to an ``error`` event, ``error`` to ``turn.failed``."""
 
     type: str = ""
     message: str = ""
@@ -87,23 +87,23 @@ class _Thread(Struct, frozen=True, kw_only=True):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """What the session record says was sent to the model, and what the model asked for."""
+    """The content of a session record: what was sent to the model, and what the model answered."""
 
     told: tuple[str, ...] = ()
     """The messages that the CLI and the user sent to the model."""
     results: tuple[str, ...] = ()
-    """Outputs of tools."""
+    """The outputs of tools that were sent to the model."""
     called: tuple[str, ...] = ()
-    """Names of the tools called."""
+    """Names of the tools that the model called."""
     steps: tuple[Step, ...] = ()
     """What the agent said and did, in order."""
     requests: int = 0
-    """Requests to the model."""
+    """Number of requests to the model."""
     usage: Usage = Usage()
-    """Their tokens."""
+    """Tokens of all these requests."""
 
     def contains(self, document: Document) -> bool:
-        """Tell whether the text of a skill was sent to the model."""
+        """Return whether the text of a skill was sent to the model."""
         body = read_region(document)
         return bool(body.strip()) and any(contains_every_line(text, body) for text in (*self.results, *self.told))
 
@@ -136,25 +136,25 @@ def read_announced_wait(printed: str) -> float:
 
 
 def is_running_tool(printed: str) -> bool:
-    """Tell whether a command of the agent is running."""
+    """Return whether a command of the agent is running."""
     return '"type":"item.started"' in _find_last_event(printed)
 
 
 def is_retrying(printed: str) -> bool:
-    """Tell whether the last event announces a retry."""
+    """Return whether the last event announces a retry."""
     return _find_last_event(printed).startswith('{"type":"error","message":"Reconnecting')
 
 
 def read_thread_id(stdout: str) -> str:
-    """Return the id of the session, "" when none was printed."""
+    """Return the id of the session that the CLI printed; "" when it printed none."""
     lines = (line for line in stdout.split("\n") if "thread.started" in line)
     return next((thread.thread_id for thread in decode_lines(lines, _Thread) if thread.thread_id), "")
 
 
 def read_turn(ended: Ended, *, deadline: float) -> tuple[str, Usage | None]:
-    """Return the model's last message and the tokens of a completed turn, None when Codex reports none.
+    """Return the model's last message in a completed turn and its usage, which is None when Codex reports none.
 
-    Raises the ``BackendError`` that fits any other ending.
+    Raises the fitting ``BackendError`` for any other ending.
     """
     events = tuple(decode_lines(ended.stdout.split("\n"), _Event))
     complaints = [
@@ -174,7 +174,7 @@ def read_turn(ended: Ended, *, deadline: float) -> tuple[str, Usage | None]:
 
 
 def read_record(content: bytes) -> Record:
-    """Read the record of one session; unknown kinds of lines are skipped."""
+    """Return the content of one session record; unknown kinds of lines are skipped."""
     lines = [line for line in decode_lines(content.splitlines(), _RecordLine) if line.payload]
     payloads = [line.payload for line in lines if line.type == "response_item" and line.payload]
     usages = [line.payload.usage for line in lines if line.type == "token_usage_record" and line.payload]
@@ -243,7 +243,7 @@ def read_trajectory(
     deadline: float,
     out_of_turns: bool = False,
 ) -> Trajectory:
-    """Return what the agent did. Raises what ``read_turn`` raises for lost transport."""
+    """Return what the agent did. Raises what ``read_turn`` raises when transport failed."""
     events = decode_lines(ended.stdout.split("\n"), _Event)
     items = [event.item for event in events if event.type == "item.completed" and event.item]
     answers = [item.text for item in items if item.type == "agent_message" and item.text]
@@ -275,7 +275,7 @@ def read_trajectory(
 
 
 def _read_shown(document: Document, record: Record | None) -> Shown:
-    """Tell whether a document was in front of the model: memory by its text, a skill by its name on the list."""
+    """Return whether the model saw a document: memory by its text, a skill by its name in the list of skills."""
     if record is None:
         return Shown(kind=document.kind, offered=None, read=None, how="codex left no record of the session")
     if document.kind is DocumentKind.MEMORY:

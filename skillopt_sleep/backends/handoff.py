@@ -1,6 +1,6 @@
-"""Ask the agent the user is already in: questions are written as files, and the night goes on once they are answered.
+"""The handoff backend: questions are written as files, and the night goes on once the user's agent has answered them.
 
-For users who cannot call the agent from outside. The agent that answers knows more than the question says, so such a
+It serves users who cannot call the agent from outside. That agent knows more than the question says, so such a
 night proves less: it is marked "not isolated", and its edits are never adopted automatically.
 """
 
@@ -23,9 +23,9 @@ from skillopt_sleep.model.json_schema import find_violations
 from skillopt_sleep.model.replies import extract_json
 
 NAMED = 5
-"""Files that a message names; the rest are counted."""
+"""Maximum number of files that a message names; further files are counted."""
 CHECKED_KEYWORDS = frozenset({"type", "required", "minimum", "maximum"})
-"""Keywords of a schema that an answer is checked against."""
+"""Keywords of a JSON Schema by which an answer is checked."""
 
 HEAD = """\
 <!-- A question of a SkillOpt-Sleep night. Answer it as a model would that knows nothing but what stands below: do not
@@ -34,45 +34,45 @@ look at other files, and use no tools. Write the answer alone, without any remar
 
 
 class Questions(Protocol):
-    """The place where questions for the user's agent are written. Raises ``DiskError`` and ``Refused``."""
+    """The store in which questions for the user's agent are written. Raises ``DiskError`` and ``Refused``."""
 
     @property
     def place(self) -> str:
-        """The place, in words for the user."""
+        """The place of the questions, in words for the user."""
 
     @property
     def key(self) -> bytes:
-        """A secret of this user that never changes, for making the names of questions."""
+        """A permanent secret of this user from which the names of questions are computed."""
 
     def ask(self, name: str, text: str, fault: Callable[[str], str]) -> str | None:
-        """Return the written answer to a question; if there is none, write the question under ``name`` and return None.
+        """Return the answer to a question; if there is none, write the question under ``name`` and return None.
 
-        ``fault`` returns what is wrong with an answer, "" for a usable one; an unusable answer counts as none.
+        ``fault`` returns what is wrong with an answer, "" for a usable answer; an unusable answer counts as none.
         """
 
     def missing(self) -> tuple[str, ...]:
-        """Return the questions of this sitting that have no usable answer."""
+        """Return the names of this run's questions that have no usable answer."""
 
     def list_foreign_answers(self) -> tuple[str, ...]:
-        """Return the answers there that belong to no question of this sitting."""
+        """Return the files with answers that belong to no question of this run."""
 
     def kept(self, name: str) -> None:
         """Remove a question and its answer, because the ledger now holds the answer."""
 
     def tidy(self) -> None:
-        """Remove questions of an earlier sitting that nobody asks or has answered."""
+        """Remove questions of an earlier run that are neither asked again nor answered."""
 
 
 @dataclass(kw_only=True)
 class HandoffBackend:
     """Writes each prompt as a question file, and returns the answer file that somebody writes beside it.
 
-    A question's name is a keyed digest of the prompt, and the key is in the user's own data. So an answer belongs to
-    one prompt of this user only: files that come with a project answer nothing.
+    A question's name is a keyed digest of the prompt, and the key is in the user's own data. Thus an answer belongs to
+    one prompt of this user only, and files that come with a project answer nothing.
     """
 
     questions: Any = None
-    """``Questions``, given by the program; None when there is no project."""
+    """The store of type ``Questions``, which the program provides; None when there is no project."""
     model: str = ""
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class HandoffBackend:
 
     @property
     def name(self) -> str:
-        """The registry name."""
+        """The name of the backend in the registry."""
         return "handoff"
 
     @property
@@ -91,7 +91,7 @@ class HandoffBackend:
 
     @property
     def provider(self) -> str:
-        """The empty name: this backend sends nothing, and the user asks whoever reads the questions."""
+        """The empty text: this backend sends nothing; the user decides who reads the questions."""
         return ""
 
     @property
@@ -100,15 +100,15 @@ class HandoffBackend:
         return False
 
     def probe(self) -> Health:
-        """Report ready whenever there is a project to write questions to."""
+        """Return that the backend is ready when there is a project to write questions to."""
         if self._box is None:
             return Health(ready=False, detail="handoff needs a project to write its questions to; name one: --project")
         return Health(ready=True, detail="answered by the agent you are in, so not isolated")
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Return the answer that was written; without a usable one, write the question.
+        """Return the written answer, or write the question when there is no usable answer.
 
-        Raises ``Awaiting`` then, ``BackendUnusable`` when questions cannot be written, and ``DiskError``.
+        Raises ``Awaiting`` after writing a question, ``BackendUnusable`` when it cannot be written, and ``DiskError``.
         """
         if self._box is None or self._closed.is_set():
             raise BackendUnusable("handoff has no project to write its questions to, or the night has ended")
@@ -122,12 +122,12 @@ class HandoffBackend:
         return Reply(text=answer, model="handoff", usage=estimate_usage(prompt, answer))
 
     def kept(self, prompt: Prompt) -> None:
-        """Remove the question and its answer. Raises ``DiskError``."""
+        """Remove the question and its answer, which the ledger now contains. Raises ``DiskError``."""
         if self._box is not None:
             self._box.kept(_build_name(self._box, prompt))
 
     def close(self) -> None:
-        """Remove questions that nobody asks any more; later calls raise. Idempotent."""
+        """Remove questions that nobody asks any more; later calls raise. May be called repeatedly."""
         if self._box is not None and not self._closed.is_set():
             self._box.tidy()
         self._closed.set()
@@ -140,8 +140,8 @@ def _build_name(questions: Questions, prompt: Prompt) -> str:
 def _find_fault(prompt: Prompt, answer: str) -> str:
     """Return why an answer cannot be used, and what was expected; "" for a usable answer.
 
-    The check is no stricter than the reader of the answer, who skips the unreadable items of a list. But without the
-    object and its fields nothing can be read, tonight or ever.
+    The check is no stricter than the reader of the answer, which skips unreadable items of a list. But without the
+    object and its fields nothing could be read.
     """
     if prompt.schema is None:
         return ""
@@ -154,7 +154,7 @@ def _find_fault(prompt: Prompt, answer: str) -> str:
 
 
 def _reduce_schema(schema: dict[str, Json]) -> dict[str, Json]:
-    """Keep of a schema its objects, their fields, and the type and range of each; not the items of lists."""
+    """Return a JSON Schema reduced to objects, their fields, and the type and range of each, without items of lists."""
     reduced = {name: value for name, value in schema.items() if name in CHECKED_KEYWORDS}
     fields = schema.get("properties")
     if isinstance(fields, dict):

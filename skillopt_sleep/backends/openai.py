@@ -1,4 +1,4 @@
-"""Ask any OpenAI-compatible endpoint, hosted or local, for chat completions or responses."""
+"""The backend for any OpenAI-compatible endpoint, hosted or local, by chat completions or responses."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from skillopt_sleep.safety.receivers import hide_secrets, identify_provider
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_KEY = "none"
-"""The key sent when there is none: a local endpoint ignores it, but the library requires one."""
+"""The key that is sent when there is none: a local endpoint ignores it, but the library requires a key."""
 PROBE_SECONDS = 5.0
 OK, REDIRECTED = 200, 300
-"""The first HTTP status that means success, and the first one beyond these."""
+"""The first HTTP status of success, and the first status after those of success."""
 MODELS_SHOWN = 5
-"""Models of an endpoint that a message names."""
+"""Maximum number of an endpoint's models that a message names."""
 
 
 class _Model(Struct, frozen=True, kw_only=True):
@@ -52,27 +52,27 @@ class _Models(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAIBackend:
-    """One request per answer, through the ``openai`` library.
+    """A backend that sends one request per answer by the ``openai`` library.
 
-    Raises ``SettingsError`` for a ``base_url`` that is no HTTP address.
+    Raises ``SettingsError`` for a ``base_url`` that is not an HTTP address.
     """
 
     model: str = ""
-    """A model of the endpoint, required."""
+    """Name of the endpoint's model; required."""
     base_url: str = ""
-    """The endpoint; "" = ``OPENAI_BASE_URL`` of ``env``, else OpenAI itself."""
+    """Address of the endpoint; "" means ``OPENAI_BASE_URL`` of ``env``, or OpenAI itself."""
     api: Api = "chat"
-    """"chat", which every endpoint speaks, or "responses"."""
+    """The API that is used: "chat", which every endpoint supports, or "responses"."""
     api_version: str = ""
     """The API version that Azure requires."""
     api_key_env: str = "OPENAI_API_KEY"
-    """The variable of ``env`` that holds the key; an endpoint on this machine or its own network needs none."""
+    """Name of the variable in ``env`` with the key; an endpoint on this machine or its own network needs none."""
     timeout: float = 180.0
-    """Seconds that one call may take."""
+    """Time limit of one call, in seconds."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The environment that holds the key."""
+    """The environment variables, among them the key."""
     max_reply_bytes: int = MAX_REPLY_BYTES
-    """Bytes of one answer that are read; a longer one is lost."""
+    """Maximum bytes of one answer; a longer answer is an error."""
     _endpoint: Endpoint = field(default_factory=Endpoint, init=False, repr=False, compare=False)
     _schemas_refused: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
     _old_limit: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
@@ -87,7 +87,7 @@ class OpenAIBackend:
 
     @property
     def name(self) -> str:
-        """The registry name."""
+        """The name of the backend in the registry."""
         return "openai"
 
     @property
@@ -97,23 +97,23 @@ class OpenAIBackend:
 
     @property
     def takes_limits(self) -> bool:
-        """The limit and the temperature of a prompt are sent to the model."""
+        """True: the limit and the temperature of a prompt are sent to the model."""
         return True
 
     @property
     def provider(self) -> str:
-        """OpenAI or Anthropic, else the host; "" for this machine itself."""
+        """The provider that receives the prompts: OpenAI or Anthropic by name, else the host; "" for this machine."""
         return identify_provider(self._url())
 
     @property
     def priced(self) -> bool:
-        """The API names no price."""
+        """False: the API names no price."""
         return False
 
     def probe(self) -> Health:
-        """Check, by asking for the list of models, that there is a key, a model and an endpoint that accepts both.
+        """Return whether there are a key, a model and an endpoint that accepts both, found out by its list of models.
 
-        An endpoint that has no such list is believed to be ready.
+        An endpoint without such a list is assumed to be ready.
         """
         shown = hide_secrets(self._url())
         try:
@@ -132,10 +132,10 @@ class OpenAIBackend:
         return Health(ready=not flaw, logged_in=True, version=shown, detail=flaw)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Answer one prompt; see ``Backend.complete``.
+        """Return the reply to one prompt; see ``Backend.complete``.
 
-        An endpoint that refuses schemas is given them in words from then on, and one that does not know the present
-        name of the limit on an answer is given its older name.
+        After an endpoint refuses schemas, later requests describe them in words; after it refuses the current name
+        of the limit on an answer, later requests use the older name.
         """
         self._require_model()
         started = time.monotonic()
@@ -159,7 +159,7 @@ class OpenAIBackend:
         return self._endpoint.post(PATHS[self.api], body, at=self._address(), seconds=seconds)
 
     def _address(self) -> Address:
-        """Split the address: its query, such as Azure's version, goes with every request."""
+        """Return the address split into URL and query; the query, such as Azure's version, goes with every request."""
         parts = urllib.parse.urlsplit(self._url())
         query = tuple(urllib.parse.parse_qsl(parts.query))
         return Address(
@@ -171,7 +171,7 @@ class OpenAIBackend:
         )
 
     def _find_no_api(self, answer: Answer) -> str:
-        """Return what to do when the list of models is a web page or empty; "" when it may be a list."""
+        """Return advice for the user when the list of models is a web page or empty; "" when it may be a list."""
         if not OK <= answer.status < REDIRECTED or answer.content.lstrip()[:1] in {b"{", b"["}:
             return ""
         what = f"{excerpt(answer.content.decode('utf-8', 'replace'), 40)!r}" if answer.content.strip() else "nothing"
@@ -181,9 +181,9 @@ class OpenAIBackend:
         )
 
     def _find_missing_model(self, answer: Answer) -> str:
-        """Return what to do when a local endpoint does not have the model; "" when it has it or does not say.
+        """Return advice for the user when a local endpoint lacks the model; "" when it has it or does not say.
 
-        A hosted endpoint may accept names, as of deployments, that its list does not show.
+        A hosted endpoint may accept names, such as those of deployments, that its list lacks.
         """
         if answer.status != OK or not is_local(self._url()):
             return ""
@@ -217,7 +217,7 @@ class OpenAIBackend:
 
 
 def _find_flaw(url: str) -> str:
-    """Return what is wrong with an address, "" for nothing."""
+    """Return what is wrong with an address; "" for a usable address."""
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
@@ -232,7 +232,7 @@ def _find_flaw(url: str) -> str:
 
 
 def is_local(url: str) -> bool:
-    """Tell whether a URL points to this machine or into its own network."""
+    """Return whether a URL points to this machine or into its own network."""
     host = urllib.parse.urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_private

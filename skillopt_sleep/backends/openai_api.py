@@ -1,10 +1,10 @@
-"""Speak OpenAI's two HTTP APIs: build a request, send it with a deadline, and read the answer.
+"""Use OpenAI's two HTTP APIs: build a request, send it with a time limit, and read the answer.
 
-Requests are coroutines on a loop in a thread of its own, because only so can one be cancelled: at the deadline, which
-covers the whole answer and not each read of it, and when the night is stopped. Building and reading are pure.
+Requests are coroutines on an event loop in its own thread, because only coroutines can be cancelled: at the deadline
+for the whole answer (not for each read), and when the night is stopped. Building and reading are pure.
 
-Nothing about an answer is believed: its bytes are bounded while they arrive, no redirect is followed, and whatever the
-body holds becomes a reply or a typed error. Only the text of the answer has to have its shape.
+No answer is trusted: its size is limited while it arrives, no redirect is followed, and whatever the body contains
+becomes a reply or a typed error. Only the text of the answer must have its expected place.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 Api = Literal["chat", "responses"]
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "responses": "/responses"}
 MAX_REPLY_BYTES = 4 * 2**20
-"""The default bound on the body of an answer: ten times the longest that a model can write."""
+"""The default maximum bytes of an answer's body: ten times the longest answer that a model can write."""
 OPENAI = AgentAdvice(
     name="openai",
     fixes={
@@ -66,27 +66,27 @@ OPENAI = AgentAdvice(
 )
 CONTENT_FILTERS = ("content_filter", "content_policy_violation")
 BAD_REQUEST = 400
-"""The status of a content filter's refusal; with any other status, similar words mean something else."""
+"""The HTTP status of a content filter's refusal; with any other status, similar words mean something else."""
 FILTERED = "The provider's content filter refused to let this be answered."
 TEXT_PARTS = frozenset({"text", "output_text", "refusal"})
-"""Kinds of parts that hold the model's words; others hold its thoughts, pictures or tool calls."""
+"""Types of content parts that contain the model's words; other types are thoughts, pictures or tool calls."""
 CUT_OFF = frozenset({"length", "max_output_tokens"})
-"""Reasons for the end of an answer which mean that it reached the limit on its length."""
+"""Reasons for the end of an answer which mean that it reached its length limit."""
 LIMITS: dict[Api, tuple[str, str]] = {
     "chat": ("max_completion_tokens", "max_tokens"),
     "responses": ("max_output_tokens", "max_output_tokens"),
 }
-"""By API, the field that limits the length of an answer: its present name, and that of older endpoints."""
+"""For each API, the field that limits the length of an answer: its current name, and its name at older endpoints."""
 SECONDS_TO_CLOSE = 0.8
 KEPT_HEADERS = ("content-type", "location", "retry-after", "date")
 SHOWN_ADDRESS = 200
-"""Characters of an address that a message shows."""
+"""Maximum characters of an address in a message."""
 NAME_LENGTH = 200
-"""Characters of a model's name that are kept."""
+"""Maximum characters of a model's name; the rest is cut."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """An HTTP answer of any status. ``retry_after`` and ``date`` are headers as sent, "" when absent."""
+    """An HTTP answer of any status. ``retry_after`` and ``date`` are headers as sent; "" when absent."""
 
     status: int
     content: bytes
@@ -95,19 +95,19 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """Where an endpoint is, and what every request to it carries."""
+    """The address of an endpoint, and what every request to the endpoint contains."""
 
     url: str
     key: str
     version: str = ""
-    """The API version of an Azure endpoint, which also reads the key from a header of its own."""
+    """The API version of an Azure endpoint, which also reads the key from its own header; "" for other endpoints."""
     query: tuple[tuple[str, str], ...] = ()
     shown: str = ""
-    """The address for messages, without what may be a secret in it."""
+    """The address as shown in messages, without what may be a secret."""
 
 
 class Endpoint:
-    """A connection that is made at its first use and shared by all calls. Safe for several threads."""
+    """A connection to an endpoint, made at its first use and shared by all calls. Safe for several threads."""
 
     def __init__(self, max_bytes: int = MAX_REPLY_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -118,19 +118,19 @@ class Endpoint:
         self._client: AsyncOpenAI | None = None
 
     def post(self, path: str, body: Mapping[str, Json], *, at: Address, seconds: float) -> Answer:
-        """Send one request and return the answer, whatever its status.
+        """Send one POST request and return the answer, whatever its status.
 
-        Raises ``TimedOut`` at the deadline and once closed, ``Overloaded`` when there is no connection,
-        ``EndpointMoved`` for a redirect, and ``TooLong`` for a body of more bytes than are read.
+        Raises ``TimedOut`` at the deadline and after ``close``, ``Overloaded`` when there is no connection,
+        ``EndpointMoved`` for a redirect, and ``TooLong`` for a body over the size limit.
         """
         return self._send(lambda client: client.post(path, cast_to=bytes, body=body), at, seconds)
 
     def get(self, path: str, *, at: Address, seconds: float) -> Answer:
-        """Look something up; see ``post``."""
+        """Send one GET request and return the answer; raises as ``post`` does."""
         return self._send(lambda client: client.get(path, cast_to=bytes), at, seconds)
 
     def close(self) -> None:
-        """Cancel every request within a second; later ones raise ``TimedOut``. Idempotent."""
+        """Cancel every request within a second; later ones raise ``TimedOut``. May be called repeatedly."""
         with self._lock:
             was_closed, self._closed = self._closed, True
         if was_closed or self._loop is None or self._thread is None:
@@ -176,7 +176,7 @@ def _connect(at: Address, max_bytes: int) -> AsyncOpenAI:
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # noqa: PLC0415  half a second that only its users wait
 
     class BoundedClient(DefaultAsyncHttpxClient):
-        """An HTTP client that follows no redirect and reads at most ``max_bytes`` of a body, also once decompressed."""
+        """An HTTP client that follows no redirect and reads at most ``max_bytes`` of a body, even once decompressed."""
 
         async def send(self, request: Any, **options: Any) -> Any:  # noqa: ANN401  httpx or its successor
             options |= {"stream": True, "follow_redirects": False}
@@ -239,7 +239,7 @@ def _describe_redirect(shown: str, status: int, location: str) -> EndpointMoved:
 def build_request(
     api: Api, model: str, prompt: Prompt, *, schema_in_words: bool, old_limit: bool = False
 ) -> dict[str, Json]:
-    """Build the body of a request; an endpoint that knows no schemas is given the schema in words."""
+    """Return the body of a request; for an endpoint without schemas, the prompt describes the schema in words."""
     system, user = prompt.system, prompt.user
     schema: dict[str, Json] = {}
     if prompt.schema is not None and schema_in_words:
@@ -269,14 +269,14 @@ def build_request(
 
 
 def is_schema_refused(answer: Answer) -> bool:
-    """Tell whether the endpoint cannot answer by a schema, or not by this one."""
+    """Return whether an answer says that the endpoint does not accept schemas, or not this one."""
     words = answer.content.decode("utf-8", "replace")
     refused = r"response.?format|text\.format|json_schema|structured"
     return answer.status in {400, 404, 422} and bool(re.search(refused, words))
 
 
 def is_limit_refused(answer: Answer) -> bool:
-    """Tell whether the endpoint knows the limit of a chat answer only by its older name."""
+    """Return whether an answer says that the endpoint knows the length limit only by its older name."""
     return answer.status in {400, 422} and b"max_completion_tokens" in answer.content
 
 
@@ -291,7 +291,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
 
 
 class _Body(Struct, frozen=True, kw_only=True):
-    """An answer: ``choices`` belong to a chat completion, ``output`` to a response."""
+    """The body of an answer: ``choices`` belong to a chat completion, ``output`` to a response."""
 
     model: Json = None
     usage: msgspec.Raw = msgspec.Raw()
@@ -301,7 +301,7 @@ class _Body(Struct, frozen=True, kw_only=True):
     incomplete_details: Json = None
 
     def read_text(self) -> tuple[str, str]:
-        """Return the model's words, including a refusal, and why they end, "" when they simply do."""
+        """Return the model's words, including a refusal, and the reason why they end; "" when they are complete."""
         if self.output or self.incomplete_details:
             items = self.output if isinstance(self.output, list) else []
             messages = [item for item in items if isinstance(item, dict) and item.get("type") == "message"]
@@ -313,7 +313,7 @@ class _Body(Struct, frozen=True, kw_only=True):
 
 
 def _join_parts(content: Json) -> str:
-    """Return the text of a content, which is a string or a list of parts; parts that are no words are left out."""
+    """Return the text of a content, which is a string or a list of parts; parts that are not words are left out."""
     if not isinstance(content, list):
         return _as_text(content)
     texts = []
@@ -330,7 +330,7 @@ def _as_text(value: Json) -> str:
 
 
 def _read_usage(raw: msgspec.Raw) -> Usage | None:
-    """Return the tokens, under the names of either API; None when they are missing or cannot be counts."""
+    """Return the usage under the names of either API, or None when counts are missing or impossible."""
     table = decode_loosely(raw)
     if not isinstance(table, dict):
         return None
@@ -343,9 +343,9 @@ def _read_usage(raw: msgspec.Raw) -> Usage | None:
 
 
 def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) -> Reply:
-    """Return the reply in an answer of either API; a refusal is a reply.
+    """Return the reply that an answer of either API contains; a refusal is a reply.
 
-    Raises the ``BackendError`` that fits anything else.
+    Raises the fitting ``BackendError`` for any other answer.
     """
     if answer.status >= BAD_REQUEST:
         words = unwrap_error(answer.content.decode("utf-8", "replace"))
@@ -371,7 +371,7 @@ def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) ->
 
 
 def _read_retry_after(answer: Answer) -> float | None:
-    """Return the retry-after header in seconds, a date in it relative to the answer's own date; None without one."""
+    """Return the retry-after header in seconds (a date is compared with the answer's own date), or None without one."""
     if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", answer.retry_after):
         return float(answer.retry_after)
     try:

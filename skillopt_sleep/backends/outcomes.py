@@ -1,6 +1,6 @@
-"""Turn what a provider said into a reply, or into the one typed error that says why there is none.
+"""Turn what a provider answered into a reply, or into the one typed error that says why there is none.
 
-Every provider words its refusals in its own way, but they come down to eight meanings. The phrases are in one table,
+Every provider words its refusals in its own way, but there are only eight meanings. The phrases are in one table,
 ``failures.toml``, so that a wording learnt from one CLI serves the others.
 """
 
@@ -40,19 +40,19 @@ E = TypeVar("E", BackendError, BudgetSpent)
 T = TypeVar("T")
 
 LONGEST_WAIT = 300.0
-"""Seconds; a provider that asks for a longer wait is taken to have no quota left tonight."""
+"""Maximum seconds to wait for a provider; one that asks for a longer wait is taken to have no quota left."""
 GZIP = 31
-"""The value of zlib's ``wbits`` for the gzip format."""
+"""The value of zlib's argument ``wbits`` for the gzip format."""
 QUOTE_LENGTH = 200
-"""Characters of a provider's own words in a message."""
+"""Maximum characters of a provider's own words in a message."""
 
 
 class AgentAdvice(Struct, frozen=True, kw_only=True):
-    """How messages name a provider, and what they advise."""
+    """The name of a provider in messages, and the advice that messages give."""
 
     name: str
     fixes: Mapping[type[BackendError], str]
-    """By error class, what the user can do about it."""
+    """For each error class, what the user can do."""
 
 
 class _Meaning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,16 +60,16 @@ class _Meaning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     error: type[BackendError]
     text: str
-    """What a message says of the provider."""
+    """What the message says about the provider."""
     phrases: re.Pattern[str]
-    """Fits the words it is recognised by."""
+    """Matches the words by which this kind of failure is recognised."""
     statuses: re.Pattern[str] = re.compile(r"(?!)")
-    """Fits the HTTP statuses it is recognised by."""
+    """Matches the HTTP statuses by which this kind of failure is recognised."""
 
 
 @functools.cache
 def _load_meanings() -> list[_Meaning]:
-    """Return the kinds of failure, read once; the first that fits holds."""
+    """Return the kinds of failure, which are read once; the first one that fits decides."""
 
     def read(kind: type, raw: Any) -> object:  # noqa: ANN401  what TOML holds
         if kind is re.Pattern or get_origin(kind) is re.Pattern:
@@ -92,7 +92,7 @@ _RESET = re.compile(r"(?:resets?|try again) (?:at |on )?((?!in |later)[^.()]{2,4
 
 
 async def read_bounded(response: Any, max_bytes: int) -> bytes:  # noqa: ANN401  a response of httpx or its successor
-    """Return the body. Raises ``TooLong`` past the bound, and ``BadReply`` for a compression that nobody asked for."""
+    """Return the body of an answer. Raises ``TooLong`` for a large body, ``BadReply`` for an unexpected compression."""
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
@@ -120,7 +120,7 @@ def _describe_flood(max_bytes: int) -> TooLong:
 
 
 def decode_json(content: str | bytes, kind: type[T]) -> T:
-    """Decode JSON from a provider; a lone surrogate, which no text can hold, becomes a replacement character.
+    """Return the decoded JSON of a provider; a lone surrogate, which no text can contain, is replaced.
 
     Raises only ``BadReply``, whatever the content.
     """
@@ -136,14 +136,14 @@ def decode_json(content: str | bytes, kind: type[T]) -> T:
 
 
 def decode_lines(lines: Iterable[str | bytes], kind: type[T]) -> Iterator[T]:
-    """Decode every line that is an object of this kind; the others are skipped."""
+    """Yield every line that decodes to an object of this type; other lines are skipped."""
     for line in lines:
         with contextlib.suppress(BadReply):
             yield decode_json(line, kind)
 
 
 def decode_loosely(raw: msgspec.Raw) -> Json:
-    """Decode a field that must not cost the others of its line; None when it is missing or cannot be read."""
+    """Return a decoded field, or None when it is missing or unreadable, so that the rest of its line is not lost."""
     try:
         return decode_json(bytes(raw), cast("type[Json]", Json))
     except BadReply:
@@ -153,10 +153,10 @@ def decode_loosely(raw: msgspec.Raw) -> Json:
 def classify_failure(
     advice: AgentAdvice, words: str, *, status: int | None = None, retry_after: float | None = None
 ) -> BackendError:
-    """Return the error that a failure means, by its HTTP status, if known, and the provider's own words.
+    """Return the error for a failure, judging by its HTTP status, if known, and the provider's words.
 
-    ``retry_after`` is in seconds; like the status it is looked for in the words when it is None. A wait beyond
-    ``LONGEST_WAIT`` is a spent quota, whatever the provider calls it.
+    ``retry_after`` is in seconds. When it or the status is None, it is looked for in the words. A wait longer than
+    ``LONGEST_WAIT`` counts as a spent quota, whatever the provider calls it.
     """
     if status is None and (found := _STATUS.search(words)):
         status = int(found[1] or found[2])
@@ -180,7 +180,7 @@ def classify_failure(
 def raise_if_ended_early(
     advice: AgentAdvice, ended: Ended, *, deadline: float, words: str = "", status: int | None = None
 ) -> None:
-    """Raise the fitting error when we ended the child, or a signal killed it.
+    """Raise the fitting error when this program ended the child process, or a signal killed it.
 
     ``words`` is the child's last complaint, and ``status`` the HTTP status that the complaint named.
     """
@@ -205,10 +205,10 @@ def build_reply(
     usage: Usage | None = None,
     cost_usd: float | None = None,
 ) -> Reply:
-    """Build the reply; ``usage`` is estimated when the provider reports none.
+    """Return the reply; ``usage`` is estimated when the provider reports none.
 
-    Raises ``EmptyReply`` when there is no text, and ``BadReply`` when JSON was asked for and the text holds none; both
-    carry what the call cost.
+    Raises ``EmptyReply`` when there is no text, and ``BadReply`` when the text lacks the JSON that was asked for; both
+    errors say what the call cost.
     """
     if usage is None or not (usage.input_tokens or usage.output_tokens):
         usage = estimate_usage(prompt, text)
@@ -224,7 +224,7 @@ def build_reply(
 
 
 def add_cost(error: E, usage: Usage | None, cost_usd: float | None = None) -> E:
-    """Return the error with what the call cost nevertheless."""
+    """Return the error with the cost of the failed call added."""
     if usage is not None:
         error.input_tokens, error.output_tokens = usage.input_tokens, usage.output_tokens
     error.cost_usd = cost_usd

@@ -1,8 +1,8 @@
-"""Run an agent CLI as a child that outlives neither its deadline nor this program, and leaves nothing behind.
+"""Run an agent CLI as a child process that ends with its deadline or this program, and leaves nothing behind.
 
 Agent CLIs start processes of their own, and some never return when the network hangs. So every child leads a session
-of its own and is ended with everything it started. It reads its prompt from a file and writes into files: a pipe would
-keep us waiting for any grandchild that holds it open.
+of its own and is ended with everything it started. It reads its prompt from a file and writes into files, as a pipe
+would keep us waiting for any grandchild that keeps the pipe open.
 """
 
 from __future__ import annotations
@@ -37,56 +37,56 @@ from skillopt_sleep.errors import DiskError, NotInstalled, Overloaded, TimedOut
 from skillopt_sleep.model.session import OWN_RUN_MARKER
 
 OUTPUT_LIMIT = 16 * 2**20
-"""Bytes of output after which a child is ended: hundreds of times the longest answer of a model."""
+"""Maximum bytes of a child's output, hundreds of times a model's longest answer; a child that writes more is ended."""
 TICK = 0.25
-"""Seconds between two looks at what a child has written."""
+"""Seconds between two checks of what a child has written."""
 LONGEST_WAIT = 2.0
-"""Seconds a child may wait before its own retry; before a longer wait we end it and wait ourselves."""
+"""Maximum seconds that a child may wait before its own retry; we end a child that waits longer, and wait ourselves."""
 STARTING, SLACK = 15.0, 0.5
-"""Seconds that a CLI gets to start on a busy machine, and to report by itself that a call has timed out."""
+"""Seconds that a CLI gets to start on a busy machine, and to report itself that a call has timed out."""
 USED_UP = 0.8
-"""The share of a call's deadline after which a lost call leaves no time for a retry."""
+"""The share of a call's time limit after which a failed call leaves no time for a retry."""
 
 ReadSeconds = Callable[[str], float]
-"""From a child's output so far, computes the seconds it announces to wait, or those it may stay silent."""
+"""Returns, for a child's output so far, seconds: those it announces to wait, or those it may stay silent."""
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    """How a child ended."""
+    """How a child process ended, and what it wrote."""
 
     status: int = 0
-    """Exit status, or minus the signal that killed it."""
+    """Exit status, or the negative number of the signal that killed the child."""
     stdout: str = ""
     stderr: str = ""
     seconds: float = 0.0
-    """Wall time from start to end."""
+    """Wall time from start to end, in seconds."""
     timed_out: bool = False
-    """Whether we ended the child at its deadline, or for being ``silent``."""
+    """Whether this program ended the child at its deadline, or because it was ``silent``."""
     flooded: bool = False
-    """Whether we ended the child because it wrote more than ``OUTPUT_LIMIT``."""
+    """Whether this program ended the child because it wrote more than ``OUTPUT_LIMIT``."""
     waiting: float = 0.0
-    """Seconds that the child was about to wait when we ended it for that; 0 otherwise."""
+    """Seconds that the child was about to wait when this program ended it for that reason; else 0."""
     silent: bool = False
-    """Whether we ended the child, before its deadline, because it printed nothing for too long."""
+    """Whether this program ended the child, before its deadline, because it printed nothing for too long."""
 
 
 class Children:
-    """The children of one backend. Safe for several threads.
+    """The child processes of one backend. Safe for several threads.
 
-    ``record`` is the folder in which running children are recorded, so that the next command can end those of a
-    process that was killed; "" = they are not recorded.
+    ``record`` is the folder in which running children are recorded, so that the next command can end the children of
+    a process that was killed; "" records nothing.
     """
 
     def __init__(self, record: str = "") -> None:
         self.registry = open_child_registry(record) if record else ChildRegistry()
-        """Where to record what must be restored after a kill."""
+        """The record of running children and of what must be restored after a kill."""
         self._lock = threading.Lock()
         self._live: set[subprocess.Popen[bytes]] = set()
         self._closed = False
 
     @contextlib.contextmanager
     def open_folder(self) -> Iterator[Path]:
-        """Yield an empty folder, removed afterwards, also after a kill. Raises ``DiskError``."""
+        """Yield an empty folder and remove it on leaving, or after a kill at the next command. Raises ``DiskError``."""
         with self.registry.open(), make_temporary_folder(self.registry.mark) as folder:
             yield folder
 
@@ -101,9 +101,9 @@ class Children:
         announced_wait: ReadSeconds | None = None,
         idle_timeout: ReadSeconds | None = None,
     ) -> Ended:
-        """Run a command to its end, or to its deadline ``seconds`` from now, and end everything it leaves running.
+        """Run a command until it ends or ``seconds`` have passed; end all that it leaves running; return how it ended.
 
-        What it started is found by its session, as a descendant, and by the mark in the inherited environment, even
+        Its processes are found by session, as descendants, and by the mark in their environment, even after
         after leaving its parents; only a process that removes the mark on purpose escapes. A child is also ended when
         ``announced_wait`` exceeds ``LONGEST_WAIT``, and when it has been silent for longer than ``idle_timeout``.
 
@@ -135,7 +135,7 @@ class Children:
             return replace(cut, status=child.returncode, stdout=_read(out), stderr=_read(err), seconds=seconds)
 
     def close(self) -> None:
-        """End every child within a second; current and later calls raise ``TimedOut``. Idempotent."""
+        """End every child within a second; current and later calls raise ``TimedOut``. May be called repeatedly."""
         with self._lock:
             self._closed = True
             live = tuple(self._live)
@@ -161,10 +161,10 @@ class Children:
 
 
 class IdleTimeout:
-    """Computes how many seconds a CLI at work may stay silent, from its output so far.
+    """Computes, from the output of a CLI so far, how many seconds it may stay silent.
 
-    There is no limit while one of its tools runs, else the time that one call to the model may take. After a call that
-    took all of that time, a CLI that retries by itself gets no more: retrying is our business.
+    There is no limit while one of its tools runs, else the time limit of one call to the model. After a call that took
+    all that time, a CLI that retries by itself gets no more time, because this program does the retrying.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class IdleTimeout:
         is_retrying: Callable[[str], bool],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the time of one call, and two predicates over everything that the CLI printed."""
+        """Create the limit from the seconds of one call and two predicates on everything that the CLI printed."""
         self._call_seconds = call_seconds
         self._is_running_tool = is_running_tool
         self._is_retrying = is_retrying
@@ -198,9 +198,9 @@ class IdleTimeout:
 
 @contextlib.contextmanager
 def make_temporary_folder(mark: str = "") -> Iterator[Path]:
-    """Yield an empty folder, removed afterwards. Raises ``DiskError`` for anything that cannot be written there.
+    """Yield an empty temporary folder and remove it on leaving. Raises ``DiskError`` when it cannot be written.
 
-    Its name shows every harvest that a session in it is our own, and which process (``mark``) made it.
+    Its name tells every harvest that sessions in it are our own, and which process (``mark``) made it.
     """
     try:
         with tempfile.TemporaryDirectory(prefix=build_folder_prefix(mark), ignore_cleanup_errors=True) as folder:
@@ -210,7 +210,7 @@ def make_temporary_folder(mark: str = "") -> Iterator[Path]:
 
 
 def build_folder_prefix(mark: str) -> str:
-    """Return the beginning of the names of all temporary folders made by the process of this mark."""
+    """Return the prefix of the names of all temporary folders of the process with this mark."""
     return f"{OWN_RUN_MARKER}-{mark}-" if mark else f"{OWN_RUN_MARKER}-"
 
 
@@ -221,7 +221,7 @@ def _watch(
     announced_wait: ReadSeconds | None,
     idle_timeout: ReadSeconds | None,
 ) -> Ended:
-    """Wait until a child ends or must be ended; the result holds only the reason to end it."""
+    """Wait until a child ends or must be ended; return only the reason to end it."""
     seen, heard = 0, time.monotonic()
     allowed = idle_timeout("") if idle_timeout else math.inf
     while (left := deadline - time.monotonic()) > 0:
@@ -246,7 +246,7 @@ def _watch(
 
 
 def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
-    """End children and all processes that they started, politely first; also those that an ended child left running."""
+    """Terminate children and all their processes, then kill what is left, also of children that have ended."""
     alive = [child for child in children if child.poll() is None]
     family: list[psutil.Process] = []
     for child in alive:
@@ -265,7 +265,7 @@ def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
 
 
 def _signal_session(child: subprocess.Popen[bytes], *, force: bool) -> None:
-    """Signal every process of the session the child leads, also after the child itself has ended."""
+    """Send SIGTERM, or SIGKILL with ``force``, to every process of a child's session, even when the child has ended."""
     if sys.platform == "win32":
         child.terminate()
         return
@@ -278,7 +278,7 @@ def _measure(output: IO[bytes]) -> int:
 
 
 def _peek(output: IO[bytes]) -> str:
-    """Read the output so far without moving the file offset, which the writing child shares."""
+    """Return the output so far, without moving the file offset that the writing child shares."""
     if sys.platform == "win32":
         return ""
     return os.pread(output.fileno(), OUTPUT_LIMIT, 0).decode("utf-8", "replace")

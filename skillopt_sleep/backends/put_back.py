@@ -1,8 +1,8 @@
-"""Make the copy of a recorded session from which an agent is put back to a moment of it.
+"""Make the copy of a recorded session from which an agent is resumed at a moment.
 
-What both agents have in common: reading the session file, taking out secrets, and moving the copy into the workspace.
-How a conversation is cut is each agent's own: see ``claude_session`` and ``codex_session``. The person's own file is
-only read, and the copy lies in a throwaway folder, never in the home of the agent.
+This module has what both agents share: reading the session file, removing secrets, and moving the copy into the
+workspace. ``claude_session`` and ``codex_session`` cut the conversation. The person's own file is only read, and the
+copy is in a throwaway folder, never in the home of the agent.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ Record = dict[str, Any]
 """One line of a session file, decoded."""
 
 MAX_TURNS = 8
-"""Turns after which an agent that resumed a session is stopped, because only its next moves are judged."""
+"""Number of turns after which a resumed agent is stopped, because only its next moves are judged."""
 MAX_STEPS = 3 * MAX_TURNS
-"""The most steps returned of an agent that resumed a session: it is stopped some time after its last turn."""
+"""Maximum number of steps that are returned for a resumed agent, which may be stopped some time after its last turn."""
 CONTINUE = "continue"
-"""The prompt for an agent that resumes in the middle of a turn."""
+"""The prompt for an agent that is resumed in the middle of a turn."""
 LARGEST = 512 * 2**20
-"""Bytes of a session file that are read at most."""
+"""Maximum bytes of a session file."""
 OPAQUE = frozenset({"data", "encrypted_content", "image_url", "signature"})
 """Keys of values that a provider has signed, encrypted or encoded: each is sent back unchanged, or not at all."""
 THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
 """Types of a model's reasoning blocks, which are signed or encrypted as a whole."""
 NAMING = frozenset({"name", "key", "header", "variable"})
-"""Fields whose text names another field: ``{"name": "DB_PASSWORD", "value": "…"}``."""
+"""Names of fields that contain the name of another value: ``{"name": "DB_PASSWORD", "value": "…"}``."""
 HIDDEN = "[redacted]"
 SHALLOW = 3
-"""The fewest path parts of a recorded folder that is replaced: "/", "/home" and the like occur for other reasons."""
+"""Minimum number of path parts of a recorded folder that is replaced, as "/" or "/home" occur for other reasons."""
 SHOWN = 5
-"""The most file names in a note."""
+"""Maximum number of file names in a note."""
 PART = 1500
-"""Characters kept of the beginning, and of the end, of a long text in a step."""
+"""Number of characters kept of the beginning, and of the end, of a long text in a step."""
 
 
 class Edit(Struct, frozen=True, kw_only=True):
-    """A file that the recorded session edited before the cut."""
+    """One edit of a file in the recorded session before the cut."""
 
     path: str
     at: str
@@ -62,17 +62,17 @@ class SessionCopy(Struct, frozen=True, kw_only=True):
     """A session cut before a moment, ready to be resumed."""
 
     content: bytes
-    """The session file; empty when no conversation preceded the cut, so that there is nothing to resume."""
+    """The session file's bytes; empty when no conversation preceded the cut, so that there is nothing to resume."""
     id: str
-    """The new id of the session."""
+    """The id of the copied session."""
     path: str = ""
-    """The file's path in the home of the agent; "" if it has no place there."""
+    """The file's path in the home of the agent; "" when it is not put there."""
     folder: str = ""
-    """The recorded folder that the copy replaces by the workspace; "" if none is replaced."""
+    """The recorded folder that the workspace replaces in the copy; "" when none is replaced."""
     edits: tuple[Edit, ...] = ()
 
     def write(self, path: Path) -> None:
-        """Write the session file, for its owner alone; write none when there is nothing to resume."""
+        """Write the session file, readable by its owner only; write nothing when there is nothing to resume."""
         if self.content:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
@@ -80,9 +80,9 @@ class SessionCopy(Struct, frozen=True, kw_only=True):
 
 
 def read_records(put_back: PutBack, agent: str) -> list[Record]:
-    """Return the lines of a session file in order; a line that is no JSON object is an empty one.
+    """Return the lines of a session file in order, with {} for a line that is not a JSON object.
 
-    Raises ``NotPutBack`` when the file is gone, cannot be read, or is of another agent.
+    Raises ``NotPutBack`` when the file is gone, cannot be read, or belongs to another agent.
     """
     if put_back.source != agent:
         raise NotPutBack(f"{agent} cannot resume a session of {put_back.source}: use --replay text")
@@ -112,18 +112,18 @@ class Mover:
     def __init__(
         self, records: Sequence[Record], env: Mapping[str, str], *, cwd: str, assignment: Assignment, place: Workspace
     ) -> None:
-        """``cwd`` is the recorded working folder, whose part inside the project is that of the assignment."""
+        """Create the mover; ``cwd`` is the recorded working folder, which corresponds to the assignment's folder."""
         texts = tuple(dict.fromkeys(text for record in records for text in _list_texts(record)))
         values = [value for name, value in env.items() if is_secret_name(name)]
         self._redacted = Redactor(values=values).redact_all(texts)
         self._workspace = str(place.root)
         recorded = cwd.removesuffix(f"/{assignment.folder}") if assignment.folder else cwd
         self.folder = recorded.rstrip("/\\") if len(PurePath(recorded).parts) >= SHALLOW else ""
-        """The recorded folder, "" where it is not replaced."""
+        """The recorded folder that is replaced; "" when none is."""
         self._named = re.compile(re.escape(self.folder) + r"(?![\w.-])") if self.folder else None
 
     def holds_secret(self, value: Any) -> bool:  # noqa: ANN401  any JSON
-        """Tell whether a text of a JSON value holds a secret."""
+        """Return whether any text of a JSON value contains a secret."""
         return any(text in self._redacted for text in _list_texts(value))
 
     def move(self, value: Any) -> Any:  # noqa: ANN401  any JSON
@@ -142,7 +142,7 @@ class Mover:
         return [self.move(inner) for inner in value] if isinstance(value, list) else value
 
     def _read_named(self, value: Record) -> dict[str, str]:
-        """Return, redacted, the fields of an object whose secrets only a name gives away."""
+        """Return, redacted, those fields of an object whose secrets only a name reveals."""
         hidden = self._redacted.get(_spell_named(value))
         try:
             return msgspec.json.decode(hidden, type=dict[str, str]) if hidden else {}
@@ -151,7 +151,7 @@ class Mover:
 
 
 def _list_named(value: Record) -> dict[str, str]:
-    """Return the texts of an object in which a name tells of a secret; return {} for any other object."""
+    """Return the texts of an object in which a name reveals a secret; {} for any other object."""
     texts = {key: inner for key, inner in value.items() if isinstance(inner, str) and len(inner) <= PART}
     telling = (key if key.casefold() not in NAMING else inner for key, inner in texts.items())
     return texts if any(is_secret_name(name.replace("-", "_")) for name in telling) else {}
@@ -178,24 +178,24 @@ def _list_texts(value: Any) -> Iterator[str]:  # noqa: ANN401  any JSON
 
 
 def encode_records(records: Sequence[Record]) -> bytes:
-    """Return the content of a session file."""
+    """Return the records as the bytes of a session file."""
     return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def shorten(text: str) -> str:
-    """Return the beginning and the end of a long text."""
+    """Return a text, shortened to its beginning and its end when long."""
     return text if len(text) <= 2 * PART else f"{text[:PART]}\n[...]\n{text[-PART:]}"
 
 
 def shorten_arguments(given: Any) -> str:  # noqa: ANN401  any JSON
-    """Return the arguments of a tool call as JSON, long texts in it shortened."""
+    """Return the arguments of a tool call as JSON, with long texts shortened."""
     if isinstance(given, dict):
         given = {key: shorten(value) if isinstance(value, str) else value for key, value in given.items()}
     return shorten(given) if isinstance(given, str) else msgspec.json.encode(given).decode()
 
 
 def describe_state(edits: Sequence[Edit], committed_at: float | None) -> str:
-    """Return a clause that lists edits the copied commit lacks; "" when it lacks none, or nothing was copied."""
+    """Return a clause that lists the session's edits that the copied commit lacks; "" when there are none."""
     if committed_at is None:
         return ""
     missing = dict.fromkeys(edit.path for edit in edits if _read_time(edit.at) > committed_at)
@@ -215,21 +215,21 @@ def _read_time(at: str) -> float:
 
 
 def choose_prompt(assignment: Assignment) -> str:
-    """Return the prompt for the agent: the request, or ``CONTINUE`` when it resumes in the middle of a turn."""
+    """Return the prompt for the agent: the request, or ``CONTINUE`` for an agent resumed in the middle of a turn."""
     put_back = assignment.put_back
     return CONTINUE if put_back and put_back.kind is CutKind.DECISION else assignment.user
 
 
 def limit_turns(assignment: Assignment, limit: int) -> int:
-    """Return how many turns the agent may take at most."""
+    """Return the maximum number of turns of the agent."""
     return min(limit, MAX_TURNS) if assignment.put_back else limit
 
 
 def finish(trajectory: Trajectory, steps: Iterable[Step], copy: SessionCopy, place: Workspace) -> Trajectory:
-    """Return the trajectory of an agent that was put back, with its steps and a note on the state it started from.
+    """Return the trajectory of a resumed agent, with its steps and a note on the state it started from.
 
-    In its steps the recorded folder's name replaces the workspace's, as in the steps they are compared with. Being
-    stopped after a few turns is no fault of the agent: it was not asked to come to an end.
+    In the steps, the recorded folder replaces the workspace, as in the steps that they are compared with. A stop after
+    a few turns does not count against the agent, which was not asked to finish.
     """
     state = describe_state(copy.edits, place.committed_at)
     notes = [state] if state else []

@@ -1,8 +1,8 @@
-"""Run commands on what an agent left behind, cut off from the network and from the rest of the disk.
+"""Run check commands on what an agent left behind, without network and without access to the rest of the disk.
 
-An agent wrote the code they run, under a rule that nobody has read yet. They may read this machine, as they do when the
-user runs them, and write only in the workspace. They can open no socket but those of the internet's families, which
-lead nowhere: a socket in the file system, such as Docker's or that of an agent for keys, would be a way out.
+The commands run code that an agent wrote under a rule nobody has read. They may read this machine, as when the
+user runs them, and write only in the workspace. They can open only internet sockets, which lead nowhere, as a
+socket in the file system, such as Docker's or that of a key agent, would be a way out.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from skillopt_sleep.backends.workspace import Workspace
 from skillopt_sleep.model.rollout import CheckCommand, CommandRun, Ending, Trajectory
 
 Confine = Callable[[Sequence[str], Path, Path, Path], Sequence[str]]
-"""Wraps a command in a sandbox: takes it, the two folders it may write in (workspace, scratch) and its cwd."""
+"""Wraps a command in a sandbox; its arguments: the command, two writable folders (workspace, scratch), and the cwd."""
 
 TAIL = 600
-"""Characters of a command's output that are kept."""
+"""Number of characters kept of the end of a command's output."""
 PROOF_SECONDS = 20.0
 PROOF = """
 import pathlib, socket, sys
@@ -45,11 +45,11 @@ for family, address in ((socket.AF_INET, ("127.0.0.1", int(sys.argv[1]))), (geta
 """A script that tries what a sandbox must allow (a file inside) and refuse (a file outside, a server, a socket)."""
 
 FAMILIES = (2, 10, 16)
-"""The socket families a command may open: IPv4, IPv6, and netlink, which asks the system about its network."""
+"""The socket families that a command may open: IPv4, IPv6, and netlink, which asks the system about its network."""
 SYSTEMS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""By processor, its number in a seccomp filter, and the number of the system call ``socket``."""
+"""For each processor, its number in a seccomp filter, and the number of the system call ``socket``."""
 IO_URING = 425
-"""The number of ``io_uring_setup``, whose queues could open sockets past any filter."""
+"""The number of the system call ``io_uring_setup``, whose queues could open sockets past any filter."""
 X32_CALLS = 0x40000000
 """The first number of the x32 system calls, which repeat the others under other numbers."""
 FILTER = "sockets.bpf"
@@ -61,7 +61,7 @@ TOOL_VARIABLES = frozenset(
         *("CONDA_PREFIX", "PYENV_ROOT", "RBENV_ROOT", "GEM_HOME", "DOTNET_ROOT", "ANDROID_HOME"),
     }
 )
-"""Variables that say where tools are; none of them could be a secret."""
+"""Names of variables that say where tools are, none of which could be a secret."""
 
 SYSTEM_VARIABLES = frozenset(
     {
@@ -72,14 +72,14 @@ SYSTEM_VARIABLES = frozenset(
         *("SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT"),
     }
 )
-"""Further variables that an agent's CLI needs to find its login and its proxy; compared in capitals."""
+"""Names, in capitals, of further variables that an agent's CLI needs to find its login and its proxy."""
 
 
 def build_agent_environment(env: Mapping[str, str], *, prefixes: tuple[str, ...], settings: str = "") -> dict[str, str]:
-    """Return the environment of an agent's CLI at work, without the user's other secrets.
+    """Return the environment for an agent's CLI at work, without the user's other secrets.
 
-    It holds the variables that say where things are, those with these ``prefixes``, and those named in ``settings``, on
-    which its login depends.
+    It contains the variables that say where things are, and those the login depends on, which have one of these
+    ``prefixes`` or are named in ``settings``.
     """
     named = frozenset(re.findall(r"\w+", settings))
     return {
@@ -93,13 +93,13 @@ def build_agent_environment(env: Mapping[str, str], *, prefixes: tuple[str, ...]
 
 
 def build_command_environment(env: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """Return the environment of one of the user's commands."""
+    """Return the environment for one of the user's check commands."""
     kept = {name: value for name, value in env.items() if name in TOOL_VARIABLES or name.startswith("LC_")}
     return kept | {"TMPDIR": str(scratch), "XDG_CACHE_HOME": str(scratch / "cache"), "CI": "1"}
 
 
 def confine_with_bubblewrap(program: str) -> Confine:
-    """Return a ``Confine`` that uses the bubblewrap at this path; it raises ``OSError``."""
+    """Return a ``Confine`` that uses the bubblewrap program at this path; calling it may raise ``OSError``."""
 
     def confine(argv: Sequence[str], workspace: Path, scratch: Path, cwd: Path) -> Sequence[str]:
         rules = scratch.parent / FILTER  # out of reach of what is confined
@@ -116,9 +116,9 @@ def confine_with_bubblewrap(program: str) -> Confine:
 
 
 def build_socket_filter(machine: str) -> bytes:
-    """Return a Linux seccomp filter (classic BPF) that refuses every socket but those of ``FAMILIES``.
+    """Return a Linux seccomp filter (classic BPF) that refuses every socket outside of ``FAMILIES``.
 
-    Socket pairs stay allowed. On an unknown processor it refuses every system call.
+    Socket pairs stay allowed. On an unknown processor the filter refuses every system call.
     """
     load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
     allowed, refused = 0x7FFF0000, 0x00050001
@@ -150,9 +150,9 @@ def add_results(
     env: Mapping[str, str],
     keep: tuple[str, ...] = (),
 ) -> Trajectory:
-    """Add to a trajectory the agent's changes and the outcomes of commands, which see the variables in ``keep``.
+    """Return the trajectory with the agent's changes and the results of commands, which see the variables in ``keep``.
 
-    A workspace that the agent broke is how the trajectory ends. Raises ``TimedOut`` when the children are closed.
+    A workspace that the agent broke becomes the trajectory's ending. Raises ``TimedOut`` when the children are closed.
     """
     changes = place.read_changes()
     if changes is None:
@@ -165,7 +165,7 @@ def add_results(
 def run_commands(
     commands: Sequence[CheckCommand], place: Workspace, confine: Confine, children: Children, env: Mapping[str, str]
 ) -> tuple[CommandRun, ...]:
-    """Run each command in the workspace, one after the other. Raises ``TimedOut`` when the children are closed."""
+    """Run the commands in the workspace, in order, and return how each ended. Raises ``TimedOut`` after ``close``."""
     shell = ("bash", "-c") if sys.platform != "win32" else ("cmd", "/c")
     runs = []
     for command in commands:
@@ -186,7 +186,7 @@ def run_commands(
 
 
 def find_flaw(children: Children, confine: Confine, env: Mapping[str, str]) -> str:
-    """Test a sandbox: return "" when it confines a command, else what went wrong, in one line."""
+    """Return why a sandbox does not confine a command, in one line; "" when a test shows that it does."""
     with children.open_folder() as folder, _open_server() as server, _open_door(folder) as door:
         workspace, scratch = folder / "workspace", folder / "tmp"
         workspace.mkdir()
@@ -214,7 +214,7 @@ def _open_server() -> socket.socket:
 
 @contextlib.contextmanager
 def _open_door(folder: Path) -> Iterator[socket.socket | None]:
-    """Yield a listening socket in a folder; None when the system has none, or the path is too long for one."""
+    """Yield a listening socket in a folder, or None when the system has none or the path is too long; then close it."""
     if not hasattr(socket, "AF_UNIX"):
         yield None
         return

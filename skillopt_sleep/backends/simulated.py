@@ -1,8 +1,8 @@
-"""Simulate an agent that costs nothing and never leaves this machine.
+"""The simulated backend: an agent that costs nothing and sends nothing off this machine.
 
-It is given what a real model is given, the prompt, and knows one world (``simulated_world.py``), which is data. What
-it is asked for it reads from the JSON Schema of the request, as a real model would. Every reply, good or unlucky, is a
-pure function of the seed, the prompt and its sample number, so a night that is killed and resumed reads the same ones.
+The agent receives the prompt, as a real model does, and knows one world (``simulated_world.py``), which is data. It
+learns what is asked from the JSON Schema of the request. Every reply, good or unlucky, is a pure function of the
+seed, the prompt and its sample number, so a night that is killed and resumed gets the same replies.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from skillopt_sleep.model.call import Health, Prompt, Reply, estimate_usage
 
 DEMO_WORLD = "demo_world.json"
 SMALLEST: Mapping[str, Json] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
-"""By JSON type, the smallest value."""
+"""For each JSON type, its smallest value."""
 
 FATAL: Mapping[str, type[FatalBackend]] = {
     "not_installed": NotInstalled,
@@ -71,7 +71,7 @@ FATAL: Mapping[str, type[FatalBackend]] = {
     "quota_exhausted": QuotaExhausted,
 }
 SEEN_BY_PROBE = frozenset({"not_installed", "not_logged_in", "too_old"})
-"""Errors that a CLI reports without a model call; any other error shows at the first call."""
+"""Names of errors that a probe shows without a model call; any other error appears at the first call."""
 
 TRANSIENT: Mapping[str, type[TransientBackend]] = {
     "empty": EmptyReply,
@@ -83,7 +83,7 @@ TRANSIENT: Mapping[str, type[TransientBackend]] = {
 
 
 class Faults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """By transport error, the share of calls that it loses; all shares together are at most 1."""
+    """For each transport error, the share of calls that it affects; all shares together are at most 1."""
 
     empty: float = 0.0
     rate_limited: float = 0.0
@@ -93,7 +93,7 @@ class Faults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Line:
-    """The connection to the agent: open or closed, and how often each call was tried. Safe for several threads."""
+    """The connection to the agent: whether it is open, and how often each call was tried. Safe for several threads."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
@@ -109,23 +109,23 @@ class _Line:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedBackend(Traits):
-    """A simulated model, as good as its ``Traits``.
+    """A simulated model, whose quality its ``Traits`` determine.
 
-    Raises ``SettingsError`` or ``UsageError`` for options it cannot use.
+    Raises ``SettingsError`` or ``UsageError`` for unusable options.
     """
 
     world: str = ""
-    """Path of a world file; "" = the bundled demo world."""
+    """Path of a world file; "" means the bundled demo world."""
     worlds: World | None = None
-    """A world as an object, in place of a file."""
+    """A world as an object, used instead of a file."""
     seed: int = 0
     model: str = "simulated"
     latency: float = 0.0
-    """Seconds that each call takes."""
+    """Duration of each call, in seconds."""
     faults: Faults = dataclasses.field(default_factory=Faults)
-    """Calls to lose; a retry of a call draws again."""
+    """Shares of calls that fail; every retry of a call draws anew."""
     fatal: str = ""
-    """The error that every call raises, a key of ``FATAL``; "" = none."""
+    """Name of the error that every call raises, a key of ``FATAL``; "" means none."""
     _line: _Line = dataclasses.field(default_factory=_Line, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -149,7 +149,7 @@ class SimulatedBackend(Traits):
 
     @property
     def name(self) -> str:
-        """The registry name."""
+        """The name of the backend in the registry."""
         return "simulated"
 
     @property
@@ -159,23 +159,23 @@ class SimulatedBackend(Traits):
 
     @property
     def provider(self) -> str:
-        """Nobody receives the prompts."""
+        """The empty text: nobody receives the prompts."""
         return ""
 
     @property
     def priced(self) -> bool:
-        """False: the simulated agent names no price."""
+        """False: replies of the simulated agent have no price."""
         return False
 
     def probe(self) -> Health:
-        """Report ready, unless ``fatal`` names an error that a CLI reports without a model call."""
+        """Return that the backend is ready, unless ``fatal`` names an error that a probe shows."""
         if self.fatal in SEEN_BY_PROBE:
             logged_in = False if self.fatal == "not_logged_in" else None
             return Health(ready=False, logged_in=logged_in, detail=_describe_fatal(self.fatal))
         return Health(ready=True, version="embedded", logged_in=True)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Answer one prompt, after ``latency`` seconds; see ``Backend.complete`` for the errors."""
+        """Return the reply to one prompt, after ``latency`` seconds; see ``Backend.complete`` for the errors."""
         started = time.monotonic()
         text = "" if self.fatal else self._answer(prompt)
         if self._line.closed.wait(max(0.0, started + self.latency - time.monotonic())):
@@ -192,7 +192,7 @@ class SimulatedBackend(Traits):
         )
 
     def close(self) -> None:
-        """Wake every waiting call; these and later ones raise ``TimedOut``."""
+        """End every waiting call; these and later calls raise ``TimedOut``."""
         self._line.closed.set()
 
     def _world(self) -> World:
@@ -240,13 +240,13 @@ def _describe_fatal(fatal: str) -> str:
 
 
 def _list_properties(schema: Json) -> Mapping[str, Json]:
-    """Return the fields of an object's JSON Schema; none of any other."""
+    """Return the fields in the JSON Schema of an object; {} for any other schema."""
     fields = schema.get("properties") if isinstance(schema, dict) else None
     return fields if isinstance(fields, dict) else {}
 
 
 def _make_smallest(schema: Json) -> Any:  # noqa: ANN401  any JSON
-    """Return the smallest value that fits a JSON Schema: the reply to a request that nobody in this world makes."""
+    """Return the smallest value that fits a JSON Schema, the reply to a request that is unknown in this world."""
     shape = schema if isinstance(schema, dict) else {}
     if isinstance(choices := shape.get("enum"), list) and choices:
         return choices[0]
@@ -257,9 +257,9 @@ def _make_smallest(schema: Json) -> Any:  # noqa: ANN401  any JSON
 
 @functools.cache
 def load_world(path: str = "") -> World:
-    """Return the world in a file ("" = the bundled demo world), which is read only once.
+    """Return the world in a file ("" means the bundled demo world); each file is read only once.
 
-    Raises ``UsageError`` when the file cannot be read or holds no sound world.
+    Raises ``UsageError`` when the file cannot be read or its world is unsound.
     """
     if not path:
         return read_world(resources.files(__package__).joinpath(DEMO_WORLD).read_bytes(), origin="the demo world")

@@ -1,8 +1,8 @@
-"""Give the simulated agent's replies: pure rules of a world, of the text in front of it, and of luck.
+"""The simulated agent's replies: pure functions of a world, of the prompt's text, and of luck.
 
-A night asks a model to do a task, to judge an answer or a move at a moment, to mine sessions for tasks and to propose
-rules; ``training`` has what training asks besides. What the functions here know comes
-from the world and the text and nowhere else: a rule of the world is *used* only where the text states it, and
+A night asks a model to do a task, to judge an answer or a move at a moment, to find tasks in sessions and to propose
+rules; ``simulated_training`` has the replies that only training needs. The functions here know nothing but the world
+and the text: the agent *follows* a rule of the world only where the text states it, and
 *proposed* only where the text shows the evidence.
 """
 
@@ -30,35 +30,35 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import excerpt, fold
 
 REWORDED = 85
-"""The likeness (0 to 100) from which a line counts as a reworded ask, or an answer as a reply of the world."""
+"""The likeness (0 to 100) from which a line counts as a reworded request, or an answer as a reply of the world."""
 OVERLAP_WORTH = 0.4
-"""The score of an unknown answer that has all the words quoted in its rubric: a fail with some credit."""
+"""The score of an unknown answer that contains all words quoted in its rubric: a fail with partial credit."""
 QUOTE = 200
-"""The most characters quoted of a person's words, in a rule made of them or in a reply."""
+"""Maximum characters quoted of a person's words, in a rule made of them or in a reply."""
 QUOTED = re.compile(r"[\"“]([^\"“”\n]+)[\"”]")
 WORD = re.compile(r"\w+")
 BUDGET = re.compile(r"\b(\d+)\s+(?:bounded\s+)?(?:edits?|rules?)\b", re.IGNORECASE)
 DOCUMENT = re.compile(r"\bdocument\b\W+(?:kind\W+|to\W+)?(?P<kind>skill|memory)\b", re.IGNORECASE)
 LISTED = re.compile(r"[-*+•]\s")
-"""A list item at the top level of a document: a rule the agent has to keep in mind."""
+"""Matches a top-level list item of a document, which is a rule that the agent has to keep in mind."""
 WORDINGS = ("{}", "Always: {}", "In every case: {}", "Take care of this: {}", "{} This is a house rule.")
-"""The ways a rule may be worded; each still states it."""
+"""The ways to word a rule, all of which state it."""
 EDIT_BUDGET = 4
-"""The most edits proposed when the prompt names no number: the default of a night."""
+"""Maximum number of proposed edits when the prompt names no number, which is a night's default."""
 _CASE = re.compile(r"<case\b[^<>]*>.*?</case>", re.DOTALL)
 _SHOWN_STEP = re.compile(r"^\[(\d+)\] (\$?)", re.MULTILINE)
 
 
 class Luck(Protocol):
-    """A source of random numbers without memory."""
+    """A source of random numbers without state."""
 
     def __call__(self, *name: str | int) -> float:
-        """Return a number in [0, 1) for a name; within one call the same name gives the same number."""
+        """Return a random number in [0, 1) for a name; within one call, the same name gives the same number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """How good the agent is; all but ``span`` are probabilities."""
+    """The quality of the simulated agent; all fields but ``span`` are probabilities."""
 
     skill: float = 1.0
     """The probability that the agent follows a stated rule."""
@@ -73,28 +73,28 @@ class Traits:
     reword: float = 0.0
     """The probability that a proposed edit words the rule differently."""
     crowding: float = 0.0
-    """For each rule beyond ``span`` in front of the agent, the probability that it overlooks a given rule."""
+    """The probability, for each rule in the text beyond ``span``, that the agent overlooks a given rule."""
     span: int = 8
-    """Rules that the agent can keep in mind."""
+    """Number of rules that the agent can keep in mind."""
     lossy: float = 0.0
-    """The probability that a rewrite of a document loses a given rule of it."""
+    """The probability that a given rule is lost when the agent rewrites a document."""
     emphasis: float = 0.0
-    """The share of its lapses that the agent avoids where a rule is stated twice."""
+    """The share of lapses that the agent avoids when a rule is stated twice."""
 
     def chance_to_follow(self, rules: int) -> float:
-        """Return the chance that the agent follows one rule when it has this many in front of it."""
+        """Return the probability that the agent follows a rule when this many rules are in the text."""
         return self.skill * (1.0 - self.crowding) ** max(0, rules - self.span)
 
     def chance_to_follow_stated(self, rules: int, statements: int) -> float:
-        """Return the chance that the agent follows a rule that is stated so many times, once or more."""
+        """Return the probability that the agent follows a rule that is stated so many times, at least once."""
         chance = self.chance_to_follow(rules)
         return chance if statements < 2 else 1.0 - (1.0 - chance) * (1.0 - self.emphasis)  # noqa: PLR2004  twice
 
 
 def do_task(world: World, text: str, request: str, traits: Traits, luck: Luck) -> str:
-    """Return the agent's reply to ``request``, the last part of ``text``: good when it follows all the task's rules.
+    """Return the agent's reply to ``request``, the last part of ``text``: good if it follows all the task's rules.
 
-    A request nobody in this world makes gets a plain reply in which nothing depends on the rules.
+    A request that is unknown in this world gets a plain reply that does not depend on rules.
     """
     task = _find_task(world, request)
     if task is None:
@@ -115,12 +115,12 @@ def do_task(world: World, text: str, request: str, traits: Traits, luck: Luck) -
 
 
 def count_statements(rule: Rule, statements: Iterable[str]) -> int:
-    """Return how many of these statements state a rule."""
+    """Return how many of these statements state the rule."""
     return sum(rule.is_stated_in([statement]) for statement in statements)
 
 
 def judge_answer(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Judge the answer that ``text`` delimits: it passes when it is nearer to a good reply than to a bad one."""
+    """Return the verdict on the answer that ``text`` marks: a pass when it is nearer to a good reply than a bad one."""
     answer = next((passage.words for passage in find_tagged(text, "answer", "response", "reply")), text)
     return _judge(world, text, answer, luck("noise") < traits.noise)
 
@@ -128,9 +128,9 @@ def judge_answer(world: World, text: str, traits: Traits, luck: Luck) -> dict[st
 def judge_places(
     world: World, text: str, places: Iterable[str], traits: Traits, luck: Luck, *, at_moment: bool
 ) -> dict[str, Json]:
-    """Judge what ``text`` delimits at these places, each as if it were alone.
+    """Return the verdicts on the answers that ``text`` marks at these places, each judged alone.
 
-    At a moment, a move that breaks a rule is one about which the developer would have to complain again.
+    At a moment, a move that breaks a rule fails: the developer would have to complain again.
     """
     verdicts: dict[str, Json] = {}
     for place in places:
@@ -143,7 +143,7 @@ def judge_places(
 
 
 def propose_checks(world: World, text: str) -> dict[str, Json]:
-    """Propose for each case the check of the rule that its words complain about."""
+    """Return, for each case, the check of the rule that the person's words complain about."""
     checks: list[Json] = []
     for case in _CASE.finditer(text):
         rule = next((rule for rule in world.rules if _find_complaints(rule, case[0])), None)
@@ -153,7 +153,7 @@ def propose_checks(world: World, text: str) -> dict[str, Json]:
 
 
 def name_step(text: str) -> dict[str, Json]:
-    """Name the step that was meant: the last command that the prompt shows, or else its last step."""
+    """Return the step that is meant: the last command that the prompt shows, or else its last step."""
     steps = _SHOWN_STEP.findall(text)
     commands = [number for number, prompt in steps if prompt] or [number for number, _ in steps] or ["0"]
     return {"step": int(commands[-1]), "as_asked": False, "knowable": True}
@@ -175,7 +175,7 @@ def _judge(world: World, text: str, answer: str, mistaken: bool) -> dict[str, Js
 
 
 def mine_sessions(world: World, text: str) -> dict[str, Json]:
-    """Return a task for each known ask that the person then complained about, in the session's exact words."""
+    """Return a task for each known request that the person then complained about, in the session's exact words."""
     asked = sorted(
         ((found, task) for task in world.tasks for ask in task.asks for found in find_occurrences(ask, text)),
         key=lambda pair: pair[0].start,
@@ -197,7 +197,7 @@ def mine_sessions(world: World, text: str) -> dict[str, Json]:
 
 
 def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Propose rules to append, from the failures ``text`` shows, at most as many as it allows."""
+    """Return edits that append rules, judging by the failures in ``text``, at most as many as it allows."""
     document = found["kind"].casefold() if (found := DOCUMENT.search(text)) else "skill"
     evidence: Mapping[str, list[Passage]] = {
         rule.text: seen for rule in world.rules if (seen := _find_evidence(world, rule, text))
@@ -224,12 +224,12 @@ def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[s
 
 
 def _is_lapse(world: World, rule: Rule, text: str, document: str) -> bool:
-    """Whether a text shows that the agent did not keep to a rule that its document states."""
+    """Return whether a text shows that the agent broke a rule that its document states."""
     return fold(rule.text) in document and bool(_find_evidence(world, rule, text))
 
 
 def find_evident_rules(world: World, text: str) -> list[str]:
-    """Return the rules that a text shows evidence of, those with most evidence first."""
+    """Return the rules for which a text shows evidence, those with most evidence first."""
     evidence = {rule.text: len(seen) for rule in world.rules if (seen := _find_evidence(world, rule, text))}
     return sorted(evidence, key=lambda rule: (-evidence[rule], rule))
 
@@ -243,7 +243,7 @@ def _find_complaints(rule: Rule, text: str) -> list[Passage]:
 
 
 def _find_task(world: World, text: str) -> WorldTask | None:
-    """Return the task whose ask occurs last in ``text``; failing that, one asked in other words."""
+    """Return the task whose request occurs last in ``text``, or else a task that is asked in other words."""
     exact = [
         ((found.end, found.end - found.start), task)
         for task in world.tasks
@@ -265,14 +265,14 @@ def _find_task(world: World, text: str) -> WorldTask | None:
 
 
 def _measure_likeness(reply: str, answer: str) -> float:
-    """Return how much of a world's reply an answer repeats, 0 to 100, whatever else surrounds it."""
+    """Return how much of a reply of the world an answer contains, 0 to 100, whatever else surrounds it."""
     if len(answer) < len(reply) * REWORDED / 100:
         return fuzz.ratio(fold(reply), fold(answer))
     return fuzz.partial_ratio(fold(reply), fold(answer))
 
 
 def _measure_overlap(rubric: str, answer: str) -> float:
-    """Return the share of the rubric's quoted words that the answer has."""
+    """Return the share of the rubric's quoted words that the answer contains."""
     quoted = {word for quote in QUOTED.findall(rubric) for word in WORD.findall(fold(quote))}
     return len(quoted & set(WORD.findall(fold(answer)))) / len(quoted) if quoted else 0.0
 
@@ -289,7 +289,7 @@ def _build_task(session: str, ask: str, feedback: list[str]) -> Json:
 
 
 def _find_evidence(world: World, rule: Rule, text: str) -> list[Passage]:
-    """Find where a text shows a rule: a complaint, or a good and a bad reply to one task side by side."""
+    """Return the evidence for a rule in a text: a complaint, or a good and a bad reply to one task side by side."""
     compared = [
         passages[0]
         for task in world.tasks
@@ -301,13 +301,13 @@ def _find_evidence(world: World, rule: Rule, text: str) -> list[Passage]:
 
 
 def _quote_feedback(text: str) -> Mapping[str, list[Passage]]:
-    """Make a rule of each complaint that is unknown in this world, in the person's own words."""
+    """Return a rule in the person's own words for each complaint that is unknown in this world."""
     complaints = find_tagged(text, "feedback", "correction", "said")
     return {f"When asked for similar work: {excerpt(passage.words, QUOTE)}": [passage] for passage in complaints}
 
 
 def swap_rule(world: World, rule: str, number: int, traits: Traits, luck: Luck) -> str:
-    """Return the rule, or by chance a harmful or a useless one in its place."""
+    """Return the rule or, by chance, a harmful or a useless one instead."""
     drawn, pick = luck("swap", number), luck("pick", number)
     harmful, useless = tuple(wrong.text for wrong in world.harmful), world.useless
     if drawn < traits.harmful:
@@ -320,7 +320,7 @@ def _pick(texts: tuple[str, ...], pick: float) -> str:
 
 
 def _word_rule(text: str, rule: str, number: int, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Word the rule, by chance differently, and by chance as an overwrite of an existing rule."""
+    """Return an edit that states the rule, by chance in other words, or by chance in place of an existing rule."""
     reworded = luck("reword", number) < traits.reword
     wording = WORDINGS[int(luck("wording", number) * len(WORDINGS))] if reworded else WORDINGS[0]
     fields: dict[str, Json] = {"text": wording.format(rule)}

@@ -1,8 +1,8 @@
-"""Define the world of the simulated agent: what people ask there, their house rules, and how replies turn out.
+"""The world of the simulated agent: what people ask there, their house rules, and how replies turn out.
 
-A world is data, so the agent in ``backends/simulated.py`` holds no knowledge of its own and can be put into a world it
-has never seen. The agent reads a prompt as text and knows no template: it looks for statements, for known words, for
-what is between tags of a telling name, and for the id of the session or task that a passage belongs to.
+A world is data, so the agent in ``backends/simulated.py`` contains no knowledge and can be given a world that it has
+never seen. The agent reads a prompt as text and knows no template: it looks for statements, for known words, for
+text between tags with a telling name, and for the id of the session or task that a passage belongs to.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ from skillopt_sleep.model.text import fold
 SCHEMA_VERSION = 1
 BULLET = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s+")
 DELIMITER = re.compile(r"\s*(?:</?[\w-][^<>]*>|[-=#`~*_]+)?\s*")
-"""A line without content: a tag, a horizontal rule, a fence, or an empty line."""
+"""Matches a line without content: a tag, a horizontal rule, a fence, or an empty line."""
 RESOLUTION = 2**64
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One house rule."""
+    """A rule that the people of the world want the agent to follow."""
 
     id: str
     text: str
     """The rule's canonical wording, as a good document would have it."""
     states: tuple[tuple[str, ...], ...]
-    """The ways a document can state it: phrases that must all occur in one statement, as whole words."""
+    """The ways to state the rule: each is a set of phrases that must all occur in one statement, as whole words."""
     complaints: tuple[str, ...]
-    """What the person says when the rule is broken."""
+    """What the person says when the agent breaks the rule."""
     check: dict[str, Json] | None = None
-    """What a program can look for in a move that follows the rule, as a model proposes it; None if there is none."""
+    """The check for a move that follows the rule, in the form in which a model proposes it; None if there is none."""
 
     def is_stated_in(self, statements: Iterable[str]) -> bool:
-        """Tell whether one of these folded statements states the rule in one of its ways."""
+        """Return whether one of these normalised statements states the rule in one of its ways."""
         return any(all(_occurs(fold(phrase), text) for phrase in way) for text in statements for way in self.states)
 
 
 class HarmfulRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule that reads well and does damage."""
+    """A rule that sounds reasonable but makes replies worse."""
 
     text: str
     breaks: tuple[str, ...]
-    """Ids of the tasks this rule breaks, and ids of rules: it breaks every task that needs one of them."""
+    """Ids of tasks that the rule breaks, and ids of rules: every task that needs one of these is broken."""
 
     def is_stated_in(self, statements: Iterable[str]) -> bool:
-        """Tell whether one of these folded statements states this rule."""
+        """Return whether one of these normalised statements states this rule."""
         return any(fold(self.text) in text for text in statements)
 
 
 class WorldTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something people ask for again and again."""
+    """A request that people make again and again."""
 
     id: str
     asks: tuple[str, ...]
-    """The wordings in which they ask."""
+    """The wordings in which people make the request."""
     rules: tuple[str, ...]
     """Ids of the rules that a good reply follows."""
     good: str
@@ -76,25 +76,25 @@ class WorldTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class World(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything the simulated agent knows."""
+    """Everything that the simulated agent knows."""
 
     rules: tuple[Rule, ...]
     tasks: tuple[WorldTask, ...]
     useless: tuple[str, ...] = ()
-    """Rules that read well and change nothing."""
+    """Texts of rules that sound reasonable but change nothing."""
     harmful: tuple[HarmfulRule, ...] = ()
     schema_version: int = SCHEMA_VERSION
 
 
 def find_flaws(world: World) -> tuple[str, ...]:
-    """Return what makes this world unusable, one sentence each; () when it is sound and gives no rule away."""
+    """Return what makes this world unusable, one sentence each; () for a sound world that reveals no rule."""
     return (*_find_broken_references(world), *_find_broken_rules(world), *_find_leaks(world))
 
 
 def read_world(data: bytes, *, origin: str) -> World:
-    """Decode a world file; messages call it ``origin``.
+    """Return the world in a file's content; messages call the file ``origin``.
 
-    Raises ``UsageError`` that names the field that cannot be decoded, or every flaw of an unsound world.
+    Raises ``UsageError``, which names the field that cannot be decoded or every flaw of an unsound world.
     """
     try:
         world = msgspec.json.decode(data, type=World)
@@ -108,7 +108,7 @@ def read_world(data: bytes, *, origin: str) -> World:
 
 
 def write_world(world: World) -> bytes:
-    """Encode a world as a file a person can read and edit."""
+    """Return a world as the content of a file that a person can read and edit."""
     return msgspec.json.format(msgspec.json.encode(world), indent=2) + b"\n"
 
 
@@ -137,7 +137,7 @@ def _find_broken_rules(world: World) -> Iterator[str]:
 
 
 def _find_leaks(world: World) -> Iterator[str]:
-    """Find texts that the agent may see without having learnt anything, and that nevertheless state a rule."""
+    """Yield texts that the agent may see before anything is learnt, and that nevertheless state a rule."""
     sources = {f"an ask of task {task.id!r}": task.asks for task in world.tasks}
     sources |= {"a useless rule": world.useless, "a harmful rule": tuple(rule.text for rule in world.harmful)}
     for name, texts in sources.items():
@@ -156,7 +156,7 @@ def _compile_words(phrase: str) -> re.Pattern[str]:
 
 
 class Passage(Struct, frozen=True, kw_only=True):
-    """A stretch of a prompt, with its exact ``words``."""
+    """A part of a prompt, with its exact ``words``."""
 
     start: int
     end: int
@@ -164,7 +164,7 @@ class Passage(Struct, frozen=True, kw_only=True):
 
 
 def split_statements(text: str) -> tuple[str, ...]:
-    """Return the bullets of a text with their indented lines, and the other lines one by one; folded."""
+    """Return the statements of a text, normalised: list items with their indented lines, and each other line."""
     found: list[list[str]] = []
     in_bullet = False
     for line in text.splitlines():
@@ -180,7 +180,7 @@ def split_statements(text: str) -> tuple[str, ...]:
 
 
 def find_occurrences(phrase: str, text: str) -> Iterator[Passage]:
-    """Yield every place where ``phrase`` occurs in ``text``, whatever the case and white space."""
+    """Yield every place where ``phrase`` occurs in ``text``, ignoring case and white space."""
     if fold(phrase) not in _fold(text):  # quick: most phrases of a world are in no prompt
         return
     for match in _compile_phrase(phrase).finditer(text):
@@ -188,15 +188,15 @@ def find_occurrences(phrase: str, text: str) -> Iterator[Passage]:
 
 
 def find_tagged(text: str, *names: str) -> Iterator[Passage]:
-    """Yield what is between each pair of tags whose name contains one of ``names``."""
+    """Yield the text between each pair of tags whose name contains one of ``names``."""
     for match in _compile_tags(names).finditer(text):
         yield Passage(start=match.start("words"), end=match.end("words"), words=match["words"].strip())
 
 
 def find_owner(text: str, position: int, *kinds: str) -> str:
-    """Return the id that the nearest tag before ``position`` gives to one of ``kinds``; else a label's id, else "".
+    """Return the id in the nearest tag before ``position`` of one of these ``kinds``; else a label's id, else "".
 
-    An id must have a digit in it: so "task t-17" is told from "the task was".
+    An id must contain a digit, which distinguishes "task t-17" from "the task was".
     """
     for pattern in _compile_owners(kinds):
         ids = [match["id"] for match in pattern.finditer(text, 0, position)]
@@ -206,7 +206,7 @@ def find_owner(text: str, position: int, *kinds: str) -> str:
 
 
 def find_last_line(text: str) -> str:
-    """Return the last line with content, which in a prompt of one request is the end of that request."""
+    """Return the last line with content, which in a prompt with one request is the end of that request."""
     return next((line.strip() for line in reversed(text.splitlines()) if not DELIMITER.fullmatch(line)), "")
 
 
@@ -237,10 +237,10 @@ def _compile_owners(kinds: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
 
 
 def draw_uniform(*name: str | int) -> float:
-    """Return a number in [0, 1) that is a pure function of its name, on every machine.
+    """Return a random number in [0, 1) that is a pure function of a name, equal on every machine.
 
-    A resumed night must see the same luck as the night that was killed, in any order and from any thread. So nothing
-    remembers a state: whoever needs a random number names what it is for.
+    A resumed night must have the same luck as the night that was killed, in any order and on any thread. So there is no
+    state: code that needs a random number names its purpose.
     """
     joined = "\x1f".join(map(str, name))  # unit separator: ("a", "bc") and ("ab", "c") are different names
     digest = hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=8).digest()

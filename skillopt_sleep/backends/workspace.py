@@ -1,8 +1,8 @@
-"""Set up the folder an agent works in: empty or a copy of a project, with the candidate's documents in their places.
+"""Set up the folder in which an agent works: empty or a copy of a project, with the candidate's documents in place.
 
-The folder is thrown away afterwards with all that belongs to it. What the agent changed is reported as a diff, by means
-that the agent cannot reach: its own ``.git`` is never asked. A copied project is text that somebody else wrote, so
-everything in it that could configure an agent, or lead it out of the copy, is removed first.
+The folder is deleted afterwards with all that belongs to it. The agent's changes are reported as a diff, by means
+that the agent cannot influence: its own ``.git`` is not used. Others wrote the text of a copied project, so
+everything in it that could configure an agent, or lead the agent out of the copy, is removed first.
 """
 
 from __future__ import annotations
@@ -25,67 +25,67 @@ from skillopt_sleep.model.document import Document, DocumentKind
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, get_skill_name
 
 DIFF_LIMIT = 40_000
-"""Characters of a diff that are kept: half as much again as a judge is shown."""
+"""Maximum characters of a diff: half as much again as a judge is shown."""
 FILE_LIMIT = 200
-"""The most files that are read of a workspace that began empty."""
+"""Maximum number of files that are read in a workspace that began empty."""
 SIZE_LIMIT = 200_000
-"""Bytes of the largest file whose text is reported; of a larger one only the size is."""
+"""Maximum bytes of a file whose text is reported; of a larger file only the size is reported."""
 TEXT_SUFFIXES = frozenset({".md", ".txt"})
 MATERIAL = frozenset({"scripts", "references", "assets", "templates", "examples", "resources"})
-"""Folders to which a skill may point the agent; no agent looks into them by itself."""
+"""Names of folders to which a skill may point the agent; no agent looks into them by itself."""
 HARMLESS_KEYS = (
     *("name", "description", "license", "version", "metadata", "when_to_use", "when-to-use", "argument-hint"),
     *("paths", "globs", "disable-model-invocation", "user-invocable"),
 )
-"""Keys of a frontmatter that only describe a text; others can bring hooks, permissions, servers or a model."""
+"""Keys of frontmatter that only describe a text; other keys can add hooks, permissions, servers or a model."""
 _FRONTMATTER = re.compile(rb"\A---[ \t]*\n(?P<head>.*?\n)??---[ \t]*(?:\n|\Z)", re.DOTALL)
 _OTHER_BREAKS = re.compile(rb"\r|\xc2\x85|\xe2\x80[\xa8\xa9]")
-"""Characters that begin a new line for some readers of YAML, but not for this module."""
+"""Matches characters that start a new line for some readers of YAML, but not for this module."""
 _HARMLESS_LINE = re.compile(rf"(?:{'|'.join(HARMLESS_KEYS)})[ \t]*:".encode())
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """Where an agent looks in a project for its skills, its memory and its configuration."""
+    """The places in a project where an agent looks for its skills, its memory and its configuration."""
 
     skills: str
-    """The folder of its skills."""
+    """The folder with the agent's skills, below the project."""
     memory: str
-    """Its memory file."""
+    """The agent's memory file, below the project."""
     settings: tuple[str, ...] = ()
-    """Names, in lower case, of the agent's configuration, which could bring hooks, permissions and environment."""
+    """Names, in lower case, of the agent's configuration, which could contain hooks, permissions and environment."""
     texts: tuple[str, ...] = ()
-    """Names inside a folder of ``settings`` below which text is kept; see ``sanitize_checkout``."""
+    """Names inside a folder of ``settings`` whose plain text is kept; see ``sanitize_checkout``."""
 
     def find_place(self, document: Document) -> Path:
-        """Return where a document belongs, relative to the top of the workspace."""
+        """Return the place of a document, as a path relative to the top of the workspace."""
         if document.kind is DocumentKind.SKILL:
             return Path(self.skills) / get_skill_name(document) / "SKILL.md"
         return Path(self.memory)
 
 
 class Workspace:
-    """A workspace ready for the agent."""
+    """A workspace that is ready for the agent."""
 
     def __init__(self, folder: Path, root: Path, cwd: Path, checkout: Checkout | None) -> None:
         self.folder = folder
-        """The folder with the workspace and all that is thrown away with it."""
+        """The folder that contains the workspace and everything that is deleted with it."""
         self.root = root
         """The top folder of the workspace."""
         self.cwd = cwd
-        """Where the agent starts."""
+        """The folder in which the agent starts."""
         self.scratch = folder / "tmp"
-        """Where the agent may put temporary files."""
+        """The folder for the agent's temporary files."""
         self.broken = ""
-        """How the agent broke the workspace; set by ``read_changes``."""
+        """How the agent broke the workspace, set by ``read_changes``; "" for an intact workspace."""
         self.committed_at = checkout.committed_at if checkout else None
-        """When the copied commit was made, in seconds since 1970; None for an empty workspace."""
+        """Time of the copied commit, in seconds since 1970; None for an empty workspace."""
         self._checkout = checkout
         self._before = {} if checkout else _read_files(root)
 
     def read_changes(self) -> str | None:
-        """Return the agent's changes as a diff, None when it broke the workspace; ``broken`` then says how.
+        """Return the agent's changes as a diff, or None when it broke the workspace; ``broken`` then says how.
 
-        Whatever is in the way was put there by the agent, so it is never an error of this night. Raises ``TimedOut``
+        An obstacle in the workspace was put there by the agent, so it is no error of this night. Raises ``TimedOut``
         when the children are closed.
         """
         if self.root.is_symlink() or not self.root.is_dir():
@@ -107,7 +107,7 @@ class Workspace:
 def open_workspace(
     children: Children, assignment: Assignment, layout: Layout, env: Mapping[str, str]
 ) -> Iterator[Workspace]:
-    """Yield a workspace for this assignment; nothing is left of it afterwards. Raises ``DiskError``, ``TimedOut``."""
+    """Yield a workspace for this assignment and delete it on leaving. Raises ``DiskError`` and ``TimedOut``."""
     with children.open_folder() as folder:
         root = folder / "workspace"
         try:
@@ -131,16 +131,16 @@ def open_workspace(
 
 
 def contains_every_line(text: str, body: str) -> bool:
-    """Tell whether every line of a document occurs in a text that was sent, as it is or escaped as in JSON."""
+    """Return whether a text that was sent contains every line of a document, unchanged or escaped as in JSON."""
     lines = [line.strip() for line in body.splitlines() if line.strip()]
     return all(line in text or json.dumps(line, ensure_ascii=False)[1:-1] in text for line in lines)
 
 
 def sanitize_checkout(root: Path, settings: Collection[str], texts: Collection[str]) -> None:
-    """Remove, at every depth, whatever could make an agent run, permit or read something elsewhere.
+    """Remove from a copy, at every depth, whatever could make an agent run, permit or read something elsewhere.
 
-    That is every file or folder with a name in ``settings`` (lower case), and every link that leads out of ``root``. In
-    a folder of such a name, what is below a name in ``texts`` stays if it is plain text, without links. Raises
+    That means every file or folder with a name in ``settings`` (lower case), and every link that leads out of ``root``.
+    In a folder with such a name, plain text without links below a name in ``texts`` stays. Raises
     ``OSError``.
     """
     top = os.path.realpath(root)
@@ -157,7 +157,7 @@ def sanitize_checkout(root: Path, settings: Collection[str], texts: Collection[s
 
 
 def _reduce_to_text(place: Path, texts: Collection[str]) -> None:
-    """Keep only plain text in a configuration folder; remove it if it is a single file."""
+    """Remove everything but plain text from a configuration folder; remove a single file."""
     if not place.is_dir():
         place.unlink()
         return
@@ -185,7 +185,7 @@ def _is_text(place: PurePath, texts: Collection[str]) -> bool:
 
 
 def _reduce_frontmatter(file: Path) -> None:
-    """Keep only the harmless keys of a frontmatter; remove a file whose frontmatter cannot be read."""
+    """Remove all but the harmless keys of a frontmatter; remove a file whose frontmatter cannot be read."""
     content = file.read_bytes().replace(b"\r\n", b"\n").removeprefix(b"\xef\xbb\xbf")
     if not content.lstrip().startswith(b"---"):
         return
@@ -205,7 +205,7 @@ def _reduce_frontmatter(file: Path) -> None:
 
 
 def _put(root: Path, place: Path, content: bytes | None) -> None:
-    """Write a file to its place, or remove it when ``content`` is None; follow no link of the project."""
+    """Write a file at its place, or remove it when ``content`` is None; follow no link of the project."""
     parents = [root.joinpath(*place.parts[:depth]) for depth in range(1, len(place.parts))]
     target = root / place
     if content is None:
@@ -223,13 +223,13 @@ def _put(root: Path, place: Path, content: bytes | None) -> None:
 
 
 def _find_folder(root: Path, folder: str) -> Path:
-    """Return a folder of the workspace; the top one when none has that name, or it leads outside."""
+    """Return a folder of the workspace; the top folder when there is none of that name or it leads outside."""
     named = root / folder
     return named if named.is_dir() and named.resolve().is_relative_to(root.resolve()) else root
 
 
 def _unlock(folder: Path) -> None:
-    """Restore the permissions to read and remove what the agent locked: folders, and unreadable files."""
+    """Restore the permissions to read and remove folders and files that the agent locked."""
     for path, folders, files in os.walk(folder):
         for name in (*folders, *files):
             entry = os.path.join(path, name)  # noqa: PTH118  thousands of them
@@ -241,7 +241,7 @@ def _unlock(folder: Path) -> None:
 
 
 def _read_files(root: Path) -> dict[str, str]:
-    """Return, by name, the text of every file of a small workspace; for other content only its size."""
+    """Return the text of every file of a small workspace, by name; for content other than text, only its size."""
     found: dict[str, str] = {}
     for path, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in {".git", "node_modules"})
@@ -266,7 +266,7 @@ def _read_text(file: Path) -> str:
 
 
 def _spell(name: str) -> str:
-    """Return a name as text; bytes that are not UTF-8 are escaped."""
+    """Return a file name as text, with bytes that are not UTF-8 escaped."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 

@@ -1,1 +1,1 @@
-"""What a user can do, as functions; the only place that builds adapters and stores."""
+"""The use cases: what a user can do, as functions; only this package builds adapters and stores."""

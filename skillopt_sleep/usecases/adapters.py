@@ -1,4 +1,4 @@
-"""Sources, backends and judges, built as the settings name them."""
+"""Build the sources, backends and judges that the settings name."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 SIMULATED = "simulated"
-"""The one backend that costs nothing: tasks are mined without a model for it, and it may replay unreviewed tasks."""
+"""Name of the backend that costs nothing: for it, no model mines tasks, and unreviewed tasks may be replayed."""
 NOT_ISOLATED = frozenset({"handoff"})
-"""Backends whose answers come from an agent that knows more than the prompt."""
+"""Names of backends whose answers come from an agent that knows more than the prompt."""
 CHILDREN = "children"
-"""The folder in the data folder where running child processes are noted."""
+"""Name of the folder in the data folder that records running child processes."""
 
 
 def build_sources(workspace: Workspace) -> tuple[Source, ...]:
-    """The sources the settings ask for; with ``auto``, those that cannot be loaded are left out with a notice.
+    """Return the sources that the settings name; ``auto`` leaves out, with a notice, those that cannot be loaded.
 
-    Raises ``UsageError`` for an unknown one, or a named one without a home or that cannot be loaded.
+    Raises ``UsageError`` when a named source is unknown, has no home or cannot be loaded.
     """
     settings = workspace.settings
     workspace.require_named(Kind.SOURCE, "source")
@@ -44,13 +44,13 @@ def build_sources(workspace: Workspace) -> tuple[Source, ...]:
 
 
 def get_role(workspace: Workspace, role: Role) -> tuple[str, str]:
-    """The backend of a role, and the model the settings ask for ("" = the default)."""
+    """Return the names of a role's backend and model, as set by the user ("" means the default model)."""
     settings = workspace.settings
     return getattr(settings, f"{role}_backend") or settings.backend, getattr(settings, f"{role}_model")
 
 
 def build_backend(workspace: Workspace, role: Role, *, sessions: Harvested | None = None) -> Backend:
-    """Return the backend of a role; its model is that of the settings, else the one that most ``sessions`` used."""
+    """Return the backend of a role; its model is the one in the settings, else the one that most ``sessions`` used."""
     settings = workspace.settings
     name, model = get_role(workspace, role)
     own = f"{role}_backend"
@@ -73,14 +73,14 @@ def build_backend(workspace: Workspace, role: Role, *, sessions: Harvested | Non
 
 
 def build_judges(workspace: Workspace) -> Mapping[str, Judge]:
-    """Return every judge by its name; those that cannot be loaded are left out with a notice."""
+    """Return every judge, by its name; judges that cannot be loaded are left out with a notice."""
     options = workspace.settings.judges
     usable = _list_usable_names(workspace, Kind.JUDGE)
     return {name: cast("Judge", build(Kind.JUDGE, name, options.get(name, {}))) for name in usable}
 
 
 def _list_usable_names(workspace: Workspace, kind: Kind) -> list[str]:
-    """The names of a kind that can be loaded, with a notice for each that cannot."""
+    """Return the names of the plugins of a kind that can be loaded; notify the user of each that cannot."""
     faults = {name: find_fault(kind, name) for name in names(kind)}
     for fault in filter(None, faults.values()):
         workspace.notify(f"left out: {fault}")
@@ -88,7 +88,7 @@ def _list_usable_names(workspace: Workspace, kind: Kind) -> list[str]:
 
 
 def probe_backends(workspace: Workspace) -> tuple[BackendHealth, ...]:
-    """Return the health of both roles' backends, found without a model call."""
+    """Return whether the backends of both roles can be used, found out without a model call."""
     from skillopt_sleep.night.connection import read_health
 
     backends = {role: build_backend(workspace, role) for role in Role}
@@ -108,7 +108,7 @@ def get_night_caps(workspace: Workspace) -> Caps:
 
 
 def compute_day_allowance(workspace: Workspace, ledger: Ledger) -> Allowance | None:
-    """What this night shares with the other nights of the day, None when the settings cap no day."""
+    """Return what all nights of the day may spend together, or None when the settings have no daily caps."""
     settings = workspace.settings
     if not (settings.max_calls_day or settings.max_tokens_day or settings.max_usd_day):
         return None
@@ -125,7 +125,7 @@ def compute_day_allowance(workspace: Workspace, ledger: Ledger) -> Allowance | N
 
 
 def find_unused_answers(workspace: Workspace) -> tuple[str, ...]:
-    """A notice on answer files that fit no question of a finished night; none unless a backend takes such files."""
+    """Return a notice on answer files that fit no question of a finished night, if a backend uses such files."""
     if not NOT_ISOLATED & {get_role(workspace, role)[0] for role in Role}:
         return ()
     questions, most = workspace.questions, 5
@@ -136,7 +136,7 @@ def find_unused_answers(workspace: Workspace) -> tuple[str, ...]:
 
 
 def end_leftovers(workspace: Workspace) -> None:
-    """End the processes and remove the folders that a killed night left behind; notify the user."""
+    """End the processes and remove the folders that a killed night left behind; tell the user."""
     folder = workspace.data_dir / CHILDREN
     with contextlib.suppress(OSError):  # `reap` reports it
         if not folder.is_dir() or not any(folder.iterdir()):

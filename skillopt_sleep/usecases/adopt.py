@@ -1,4 +1,4 @@
-"""Adopt a night: its whole proposal, single edits by hand, or automatically the rules with the strongest proof."""
+"""Adopt what a night proposes: all of it, single edits by hand, or automatically the rules with the strongest proof."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 HELD = {EditStatus.GUARDED: "held back by the guard", EditStatus.PENDING: "undecided"}
-"""The edits that can be adopted by hand, with the words for their status."""
+"""The statuses of edits that can be adopted by hand, each with its words for the user."""
 REWORDED = "reworded by you, so not what was tried"
-"""The part of ``Adoption.how`` that marks a rule which the person put into words of their own."""
+"""Text in ``Adoption.how`` that marks a rule which the person reworded."""
 AUTO_REQUESTS = 8
-"""The requests that a rule must have helped, less those it harmed, each counted once, to be adopted by itself."""
+"""Minimum for automatic adoption: the different requests that a rule helped, less those that it harmed."""
 AUTO_LENGTH = 1.5
-"""How much longer answers may be with a rule that is adopted by itself: a judge may take length for quality."""
+"""Maximum ratio of answer lengths for automatic adoption, as a judge may take length for quality."""
 
 
 Reword = Callable[[Sequence[EditRecord]], Mapping[str, str]]
-"""Asks the person for the texts of rules, by edit id; "" leaves a rule out."""
+"""Returns the texts of rules as the person rewords them, by edit id; "" leaves a rule out."""
 
 
 def adopt_night(
@@ -51,12 +51,12 @@ def adopt_night(
     undecided: bool = False,
     reword: Reword | None = None,
 ) -> tuple[str, tuple[LiveChange, ...]]:
-    """Make a night's proposal live, or some of its edits; return the night's name, and what changed.
+    """Adopt a night's proposal, or some of its edits; return the night's name and what changed.
 
-    Without ``night`` it is the latest that waits, or the latest that has the edits. Edits of the proposal need nothing
-    more; one that the guard holds back must be named in ``edits``, and so must a standing wish of the person;
-    other undecided ones need ``undecided``, and are all of the night's when none is named. They are recorded as adopted
-    by hand, and so are rules that ``reword`` changed: they keep their ids, and are no longer what was tried.
+    ``night`` defaults to the latest one with a waiting proposal, or with the edits. Edits of the proposal need nothing
+    more. An edit that the guard holds back must be named in ``edits``, and so must a standing wish of the person;
+    other undecided edits need ``undecided``, which means all of them unless some are named. Those are noted as adopted
+    by hand, as are rules that ``reword`` changes, which keep their ids but are no longer what was tried.
     Raises ``Refused`` and what ``adopt`` raises.
     """
     reports = {report.night: report for report in workspace.journal.reports(str(workspace.project))}
@@ -90,7 +90,7 @@ def adopt_night(
 
 
 def _refuse_live(workspace: Workspace, night: str, edits: Collection[str]) -> None:
-    """Raise ``Refused`` when one of the edits of a night is live."""
+    """Raise ``Refused`` when one of these edits of a night is already live."""
     live = {
         edit.id for adoption in list_live_adoptions(workspace) if adoption.night == night for edit in adoption.edits
     }
@@ -99,7 +99,7 @@ def _refuse_live(workspace: Workspace, night: str, edits: Collection[str]) -> No
 
 
 def _reword(documents: Sequence[StagedDocument], reword: Reword) -> list[StagedDocument]:
-    """Return the documents with the rules as the person words them now; rules without a text are left out.
+    """Return the documents with their rules as the person rewords them; rules with an empty text are left out.
 
     Raises ``Refused`` for a text that the guard holds back, and when nothing was reworded.
     """
@@ -126,15 +126,15 @@ def _reword(documents: Sequence[StagedDocument], reword: Reword) -> list[StagedD
 
 
 def list_live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
-    """Return what is live in this project, the oldest first; each keeps the bytes its file held before."""
+    """Return the adoptions that are live in this project, oldest first; each has the file's bytes before it."""
     project = str(workspace.project)
     return tuple(adoption for adoption in read_adoptions(workspace.database) if adoption.project == project)
 
 
 def adopt_automatically(workspace: Workspace, report: NightReport) -> NightReport:
-    """Make those rules of an accepted night live that may be; the report with notes that say so, or why not.
+    """Adopt those rules of a night that may be adopted automatically; return the report with notes on each.
 
-    A proposal that is refused or cannot be written waits as any other does. Raises ``DiskError`` when the report
+    A proposal that is refused or cannot be written waits for the user. Raises ``DiskError`` when the report
     cannot be stored.
     """
     if not report.accepted:
@@ -165,15 +165,15 @@ def adopt_automatically(workspace: Workspace, report: NightReport) -> NightRepor
 
 
 def find_objection(report: NightReport, *, isolated: bool = True) -> str:
-    """Explain why nothing of a night may be adopted automatically, "" when single rules may be.
+    """Return why nothing of a night may be adopted automatically; "" when single rules may be.
 
-    ``isolated`` says that replays could not see the user's other instructions.
+    ``isolated`` means that the replays could not see the user's other instructions.
     """
     return next(filter(None, _list_objections(report, isolated=isolated)), "")
 
 
 def find_rule_objections(report: NightReport) -> dict[str, str]:
-    """Explain for each rule of the proposal, by its id, why it may not be adopted automatically, "" when it may."""
+    """Return, for each rule of the proposal by its id, why it may not be adopted automatically; "" when it may."""
     trials = {edit: trial for trial in report.trials for edit in trial.edits}
     return {
         applied.edit.id: find_trial_objection(trials[applied.edit.id])
@@ -184,12 +184,12 @@ def find_rule_objections(report: NightReport) -> dict[str, str]:
 
 
 def find_trial_objection(trial: TrialReport) -> str:
-    """Explain why what one trial accepted may not be adopted automatically, "" when it may."""
+    """Return why the rule that a trial accepted may not be adopted automatically; "" when it may."""
     return next(_list_trial_objections(trial), "")
 
 
 def _list_objections(report: NightReport, *, isolated: bool) -> Iterator[str]:
-    """Yield what speaks against automatic adoption, the gravest first; "" where a condition is met."""
+    """Yield the objections to automatic adoption, the gravest first; "" for a condition that holds."""
     replay = report.replay
     if not report.accepted or report.proposal is None:
         yield "nothing was accepted"
@@ -227,7 +227,7 @@ def _list_trial_objections(trial: TrialReport) -> Iterator[str]:
 def _find_night(
     workspace: Workspace, reports: Iterable[NightReport], edits: Collection[str], *, undecided: bool
 ) -> str:
-    """Return the latest night that is meant when none is named. Raises ``Refused`` when there is none."""
+    """Return the latest night to which a command without a night refers. Raises ``Refused`` when there is none."""
     staging = workspace.staging
     if not undecided:
         proposals = staging.proposals() if edits else staging.waiting() or staging.proposals()
@@ -254,7 +254,7 @@ def _find_night(
 
 
 def _select_held(report: NightReport, edits: Collection[str], *, undecided: bool) -> list[AppliedEdit]:
-    """Return the edits to adopt by hand. Raises ``Refused`` naming the first that may not be."""
+    """Return the edits to adopt by hand. Raises ``Refused``, naming the first edit that may not be adopted."""
     outcomes = (*report.applied_edits, *report.rejected_edits, *report.held_edits)
     known = {outcome.edit.id: outcome for outcome in outcomes}
     said = _list_said(report)
@@ -284,7 +284,7 @@ def _list_said(report: NightReport) -> dict[str, str]:
 
 
 def _stage_by_hand(workspace: Workspace, night: str, held: Sequence[AppliedEdit]) -> list[StagedDocument]:
-    """Return the documents of these edits, as the night looked at them.
+    """Return the documents of these edits, as they were when the night read them.
 
     Raises ``Refused`` when a live file has changed.
     """

@@ -1,10 +1,10 @@
-"""Tells the person what waits for them and why nights failed: in `status`, `doctor`, reports and their agents.
+"""Tell the person what waits for them and why nights failed, in `status`, `doctor`, reports and their agents.
 
-A scheduled night does not run in the user's shell. So its failures are explained, and checked in advance, by the
-environment that its schedule recorded and its scheduler gives it.
+A scheduled night does not run in the user's shell, so its failures are explained, and checked in advance, by the
+environment that its schedule recorded and that its scheduler provides.
 
-The hook of an agent's plugin must start in milliseconds and may trust no file of a project, so it reads one small file
-that is written here. Each message has a key; the hook shows a key once.
+The hook of an agent's plugin must start in milliseconds and must not trust files of a project, so it reads a small
+file that this module writes. Each message has a key; the hook shows a key once.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 LOG = "daemon.log"
-"""The log of the scheduled nights in the data folder."""
+"""Name of the log of scheduled nights, in the data folder."""
 EPOCH = datetime.fromtimestamp(0, UTC)
 NO_FAILURE = frozenset({None, 0, 3, *INTERRUPTED_CODES})
-"""Exit codes of nights that run, ended well, wait for answers or were interrupted."""
+"""Exit codes that mean no failure: the night runs, ended well, waits for answers or was interrupted."""
 KEY_PLACES = {
     Waker.SYSTEMD: "write NAME=value into ~/.config/environment.d/sleep.conf, then systemctl --user daemon-reload",
     Waker.LAUNCHD: "launchctl setenv NAME value",
@@ -64,11 +64,11 @@ KEY_PLACES = {
     Waker.TASKSCHEDULER: "set it for your user: setx NAME value",
     Waker.DAEMON: "start `skillopt-sleep daemon` with it",
 }
-"""How a scheduled night gets a variable that no schedule may hold."""
+"""For each scheduler, how the user can give nights a variable that must not be in a schedule."""
 
 
 def find_failure(workspace: Workspace, project: str) -> Failure | None:
-    """Return why the last nights of a project failed, None when the last one did not."""
+    """Return why the last nights of a project failed, or None when the last one did not."""
     reports = workspace.journal.reports(project)
     attempt = next(iter(AttemptStore(workspace.database).of(project, limit=1)), None)
     log = str(workspace.data_dir / LOG)
@@ -99,7 +99,7 @@ def list_other_failures(workspace: Workspace, schedule: Schedule) -> Iterator[st
 
 
 def explain_failure(workspace: Workspace, error: BaseException) -> str:
-    """Return why an error ended a night; in a scheduled night, with what its environment lacks and how to give it."""
+    """Return why an error ended a night; for a scheduled one, also what its environment lacks and how to provide it."""
     why, schedule = str(error), None
     if isinstance(error, BackendError) and SCHEDULED in workspace.env:
         with contextlib.suppress(SleepError):
@@ -115,7 +115,7 @@ def explain_failure(workspace: Workspace, error: BaseException) -> str:
 
 
 def _describe_start(attempt: Attempt, log: str) -> Failure:
-    """Describe a scheduled start that left no report of its own, or was killed."""
+    """Return the failure of a scheduled start that wrote no report, or was killed."""
     code = attempt.code or 0
     why = attempt.why or f"it ended {describe_exit(code)}"
     now = "The log has the details; `skillopt-sleep doctor` checks the rest."
@@ -131,7 +131,7 @@ def _describe_start(attempt: Attempt, log: str) -> Failure:
 
 
 def _was_cut_off(workspace: Workspace, attempt: Attempt, reports: Collection[NightReport]) -> bool:
-    """Tell whether a scheduled night was killed or was interrupted too often, and nothing continues it now."""
+    """Return whether a scheduled night was killed or interrupted too often, so that nothing continues it."""
     last = next(iter(reports), None)
     cut = last is not None and last.state is not NightState.FINISHED and attempt.code is not None
     killed = cut and (attempt.code or 0) < 0
@@ -139,7 +139,7 @@ def _was_cut_off(workspace: Workspace, attempt: Attempt, reports: Collection[Nig
 
 
 def select_lacking(workspace: Workspace, schedule: Schedule, *, proxies: bool = True) -> tuple[str, ...]:
-    """Return the names of the recorded keys that this environment lacks and the backends could need."""
+    """Return the names of the recorded keys that this environment lacks and that the backends could need."""
     prefixes = {"OPENAI_"}
     for role in Role:
         agent = agent_of_backend(get_role(workspace, role)[0])
@@ -154,46 +154,46 @@ def select_lacking(workspace: Workspace, schedule: Schedule, *, proxies: bool = 
 
 
 def describe_lacking(lacks: Collection[str], using: Waker) -> str:
-    """Say which keys the nights lack, and how their scheduler gives them."""
+    """Return a sentence on the keys that the nights lack, and on how their scheduler can provide them."""
     names = " and ".join(lacks)
     return f"the nights have no {names}, which only your shell has: {KEY_PLACES[using]}"
 
 
 def describe_reinstall(place: str) -> str:
-    """Say that a recorded program is gone, and what helps."""
+    """Return a sentence saying that a recorded program is gone, and what helps."""
     again = f"install {Path(place).name} again, then run: skillopt-sleep schedule"
     return f"{place} is gone since the nights were scheduled: {again}"
 
 
 MORNING = "morning.tsv"
-"""What to show where: project, key, file, message on each line, separated by tabs.
+"""Name of the file that the plugins read, with one message a line: project, key, file and text, separated by tabs.
 
-The project is ``*`` for a message that concerns all. The message is shown only while the file is missing; ``-`` is
-never there, and ``@SECONDS`` is there until that moment, in seconds since 1970. The message is the inside of a JSON
+The project is ``*`` for a message about all projects. A message is shown only while its file is missing: ``-`` is
+always missing, and ``@SECONDS`` is missing after that time, in seconds since 1970. The text is the inside of a JSON
 string, so that the hook can print it without knowing JSON.
 """
 
 MOST_WORDS = 240
-"""Characters of a message that says why nights failed."""
+"""Maximum characters of a message on why nights failed."""
 
 
 SILENCE = timedelta(hours=50)
-"""How long after a due without any sign of its night the person is told: after two more nights, when a computer that
-slept over a weekend has caught up."""
+"""Time without a sign of a due night after which the person is told: two more nights, as a computer that slept over a
+weekend has caught up by then."""
 
 
 class Message(Struct, frozen=True, order=True):
-    """One line to show to the person while its condition holds."""
+    """One line to show to the person while a condition holds."""
 
     project: str
     key: str
     missing: str
-    """A file whose absence makes the message true; "-" for one that is true in any case, "@SECONDS" for later."""
+    """A file that must be missing for the message to be shown; "-" shows it always, "@SECONDS" from then on."""
     text: str
 
 
 def announce(workspace: Workspace) -> None:
-    """Write what the plugins show; without anything to show, or with ``announce = false``, delete it.
+    """Write the file that the plugins show; delete it when there is nothing to show, or with ``announce = false``.
 
     Raises nothing: what fails is reported to the user.
     """
@@ -213,7 +213,7 @@ def announce(workspace: Workspace) -> None:
 
 
 def notify_desktop(workspace: Workspace) -> None:
-    """Show what the plugins would show for this project on the desktop, where the system has a notifier.
+    """Show this project's messages on the desktop, if the system has a notifier.
 
     Raises nothing: what fails is reported to the user.
     """
@@ -247,7 +247,7 @@ def notify_desktop(workspace: Workspace) -> None:
 
 
 def _build_notification(env: Mapping[str, str], text: str) -> list[str]:
-    """Return the command that shows a notification, empty when there is none. PowerShell is untried."""
+    """Return the command that shows a desktop notification; [] when there is none. PowerShell is untested."""
     path = env.get("PATH", "")
     encoded = base64.b64encode(text.encode()).decode()  # quotes of any kind would end a string of PowerShell
     script = (
@@ -267,19 +267,19 @@ def _build_notification(env: Mapping[str, str], text: str) -> list[str]:
 
 
 class AnnouncingAttempts(AttemptStore):
-    """Stores the daemon's attempts, and announces those that no night announces itself: waiting, begun or failed."""
+    """Stores the daemon's attempts, and announces nights that wait, have begun or failed."""
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.data_dir / DATABASE)
         self._workspace = workspace
 
     def note(self, project: str, due: str, why: str) -> None:
-        """Store why the night of a due has not begun yet, and announce it."""
+        """Store and announce why a due night has not begun yet."""
         super().note(project, due, why)
         announce(self._workspace)
 
     def keep(self, attempt: Attempt) -> None:
-        """Store an attempt, and announce it at its start and when it failed."""
+        """Store an attempt; announce it at its start and when it failed."""
         super().keep(attempt)
         if attempt.code != 0:
             announce(self._workspace)
@@ -301,9 +301,9 @@ def _list_messages(workspace: Workspace) -> Iterator[Message]:
 
 
 def _warn_of_silence(workspace: Workspace, schedule: Schedule) -> Iterator[Message]:
-    """Yield, for every project, what is shown when this file has not been written for two nights that were due.
+    """Yield, for every project, the warning to show when two due nights have passed without a sign.
 
-    A night that cannot start, or cannot write, tells nobody; so what would be said is written in advance.
+    A night that cannot start or write tells nobody, so the warning is written in advance.
     """
     now = workspace.clock.now()
     due = find_next_due(now, schedule.clock, find_system_zone())
@@ -314,7 +314,7 @@ def _warn_of_silence(workspace: Workspace, schedule: Schedule) -> Iterator[Messa
 
 
 def _describe_wait(workspace: Workspace, project: str, schedule: Schedule) -> Iterator[Message]:
-    """Yield a message when the night of a project's latest due may not begin, as on battery."""
+    """Yield a message when the project's last due night may not begin, for example on battery."""
     due = find_last_due(workspace.clock.now(), schedule.clock, find_system_zone())
     store = AttemptStore(workspace.database)
     why = store.find_reason(project, due.label)
@@ -324,7 +324,7 @@ def _describe_wait(workspace: Workspace, project: str, schedule: Schedule) -> It
 
 
 def _describe_failure(workspace: Workspace, project: str, schedule: Schedule | None) -> Iterator[Message]:
-    """Yield a message when the last nights of a project failed, or its night waits for something."""
+    """Yield a message when the last nights of a project failed, or its due night waits for something."""
     failure = find_failure(workspace, project)
     if failure is None:
         yield from _describe_wait(workspace, project, schedule) if schedule else ()
@@ -338,7 +338,7 @@ def _describe_failure(workspace: Workspace, project: str, schedule: Schedule | N
 
 
 def _find_program(python_path: str) -> str:
-    """Return the file that must exist for a scheduled night to start, "" when it is not known."""
+    """Return the file that must exist for a scheduled night to start; "" when it is not known."""
     from skillopt_sleep.scheduling.installing import start_command
 
     program = start_command()[0] if not python_path else str(Path(python_path) / "skillopt_sleep" / "__main__.py")
@@ -346,7 +346,7 @@ def _find_program(python_path: str) -> str:
 
 
 def _find_proposals(workspace: Workspace) -> dict[str, str]:
-    """Return the latest night with a waiting proposal, by project."""
+    """Return the latest night with a waiting proposal, for each project."""
     rows = workspace.database.rows(
         "SELECT project, night FROM proposals WHERE status = ? ORDER BY night", (ProposalStatus.STAGED,)
     )

@@ -1,4 +1,4 @@
-"""Which live files a night may change: those of the agent whose sessions it reads, and of the others it lands for."""
+"""Find the live files that a night may change: those of its agent, and those of other agents that get proven rules."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ if TYPE_CHECKING:
 
 _CODE = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"(?<!\S)@(\S*\w)")
-"""How a memory file of Claude Code imports another file (``@path``), outside of code."""
+"""Matches an import of another file (``@path``), outside of code, in a memory file of Claude Code."""
 LEAST_REPLAYS = 12
-"""Replays that must fit into a night's cap on tokens; a longer document would only ever reach the cap."""
+"""Minimum number of replays that must fit into a night's token cap; a longer document would exhaust it."""
 MOST_BYTES = 1_000_000
-"""The longest document under any cap: few models take a longer prompt."""
+"""Maximum bytes of a document under any cap, as few models accept a longer prompt."""
 
 
 class LiveDocuments(NamedTuple):
-    """What a night finds of the files it may change."""
+    """The files that a night may change, with notes."""
 
     baseline: Candidate
     choice: tuple[str, ...]
-    """Notes on the choice of the agent, and on other agents' files that cannot be used."""
+    """Notes on the choice of the agent, and on unusable files of other agents."""
     left_out: tuple[str, ...]
-    """A note on each file that cannot be used."""
+    """A note on each unusable file."""
     landings: tuple[Landing, ...] = ()
-    """The files of other agents for which proven rules land too."""
+    """The files of other agents to which proven rules are also added."""
     untried: str = ""
-    """Which agent answers for the agent of the night, "" when it does itself (``Landing.untried``)."""
+    """Note that another agent answers for the agent of the night (see ``Landing.untried``); "" when none does."""
 
 
 class ChosenAgents(NamedTuple):
-    """The agent whose documents a night tries, and the others that get what is proven."""
+    """The agent whose documents a night tries, and the other agents that get the proven rules."""
 
     agent: CodingAgent
     notes: tuple[str, ...] = ()
@@ -66,16 +66,16 @@ class ChosenAgents(NamedTuple):
 def read_live_documents(
     workspace: Workspace, tasks: Sequence[TaskRecord] | None = None
 ) -> tuple[Candidate, tuple[str, ...]]:
-    """Return the live documents a night may change, and all notes on them."""
+    """Return the live documents that a night may change, and all notes on them."""
     live = inspect_live_documents(workspace, tasks)
     return live.baseline, (*live.choice, *live.left_out)
 
 
 def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = None) -> LiveDocuments:
-    """Return the live documents a night may change; ``run`` and ``doctor`` find faults in them by this function alone.
+    """Return the live documents that a night may change; both ``run`` and ``doctor`` find their faults here.
 
-    ``tasks`` are those of a task file, whose night reads no sessions. With the scope ``all`` they are the user's own
-    files, never a project's.
+    ``tasks`` are those of a task file, whose night reads no sessions. With the scope ``all``, the documents are the
+    user's own files, never a project's.
     """
     require_own_skill(workspace)
     agent, notes, others = choose_agents(workspace, tasks)
@@ -99,11 +99,11 @@ def _describe_untried(prover: CodingAgent, agent: CodingAgent) -> str:
 
 
 def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = None) -> ChosenAgents:
-    """Return the agent whose documents are tried, and those for which its proven rules land too.
+    """Return the agent whose documents are tried, and the agents that get its proven rules too.
 
-    The first is the one the settings name, else of those in ``land_for`` the one with most sessions in scope, else
-    the one with most sessions, else the one of the target backend, else the first one that is used on this machine.
-    Unless the settings name others, rules land for every agent with sessions in scope.
+    The agent is the one that the settings name, else the one in ``land_for`` with most sessions in scope, else the one
+    with most sessions, else that of the target backend, else the first one that is used on this machine.
+    Unless the settings name other agents, rules go to every agent with sessions in scope.
     """
     settings = workspace.settings
     names = settings.land_for.split(",") if settings.land_for != "auto" else []
@@ -140,7 +140,7 @@ def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = Non
 def _read_documents(
     workspace: Workspace, agent: CodingAgent, most_bytes: int, taken: Collection[str] = ()
 ) -> tuple[Candidate, tuple[str, ...]]:
-    """Return an agent's skill and memory in the scope of the night, but for ``taken`` files, and notes on faults."""
+    """Return an agent's skill and memory in the night's scope, except ``taken`` files, and notes on faults."""
     homes = {
         other.name: _find_home(workspace, other) if workspace.settings.scope == "all" else None
         for other in all_agents()
@@ -163,10 +163,10 @@ def _read_documents(
 
 
 def find_shared_memory(file: Path, memories: Sequence[Path]) -> Path:
-    """Return the file that holds what an agent reads as its memory: ``file``, or one of ``memories``.
+    """Return the file with what an agent reads as its memory: ``file``, or one of ``memories``.
 
-    A memory file that is a link to another agent's, or imports it (``@AGENTS.md``), is one document with it: rules go
-    there, once, and both agents read them. A mere mention imports nothing.
+    A memory file that links to another agent's, or imports it (``@AGENTS.md``), forms one document with it: rules are
+    written once, and both agents read them. A mere mention imports nothing.
     """
     plain = {os.path.realpath(memory): memory for memory in memories if memory.is_file() and not memory.is_symlink()}
     if file.is_symlink():
@@ -183,10 +183,10 @@ def find_shared_memory(file: Path, memories: Sequence[Path]) -> Path:
 
 
 def count_sessions(workspace: Workspace) -> Counter[str]:
-    """Return the sessions in scope of each source that the settings ask for.
+    """Return the number of sessions in scope for each source that the settings name.
 
-    A source that was never harvested is read in memory, unless it is the only one with session files; then it counts
-    as one.
+    A source that was never harvested is read in memory, but the only source with session files is not read and counts
+    as one session.
     """
     sources = build_sources(workspace)
     known, counts = _read_archived(workspace, sources)
@@ -203,7 +203,7 @@ def count_sessions(workspace: Workspace) -> Counter[str]:
 
 
 def require_own_skill(workspace: Workspace) -> None:
-    """Raise ``UsageError`` when the scope ``all`` meets a skill file whose path depends on the project."""
+    """Raise ``UsageError`` when the scope is ``all`` but the skill file's path depends on the project."""
     skill = workspace.settings.target_skill
     if workspace.settings.scope == "all" and skill.endswith(".md") and not Path(skill).expanduser().is_absolute():
         raise UsageError(
@@ -213,13 +213,13 @@ def require_own_skill(workspace: Workspace) -> None:
 
 
 def get_target_skill_name(workspace: Workspace) -> str:
-    """Return the name of the one skill to improve, "" when rules are learnt from all tasks."""
+    """Return the name of the single skill to improve; "" when rules are learnt from all tasks."""
     named = Path(workspace.settings.target_skill)
     return named.absolute().parent.name if named.name == "SKILL.md" else workspace.settings.target_skill
 
 
 def _read_archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set[str], Counter[str]]:
-    """Return the sources with archived sessions, and the archived sessions in scope of each of ``sources``."""
+    """Return the sources with archived sessions, and the archived sessions in scope for each of ``sources``."""
     asked = {source.name for source in sources}
     counts: Counter[str] = Counter()
     archived = workspace.inbox.count()
@@ -230,7 +230,7 @@ def _read_archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set
 
 
 def _find_home(workspace: Workspace, agent: CodingAgent) -> Path:
-    """Return the agent's own folder: where the settings put its sessions, else where its environment does."""
+    """Return the agent's home: the folder that the settings name for its sessions, or the one of its environment."""
     options = workspace.settings.sources.get(agent.source, {})
     named = [*cast("list[str]", options.get("homes", [])), *([str(options["home"])] if "home" in options else [])]
     return Path(named[0]) if named else agent.home(workspace.env)

@@ -1,6 +1,6 @@
-"""What the user permits: providers that may be sent sessions, and commands that may score replays.
+"""The user's permissions: which providers may receive sessions, and which commands may score replays.
 
-No provider is sent sessions that have not been with it before unless the user agreed, and no command is run that the
+No provider receives sessions that it has not received before unless the user agreed, and no command is run that the
 user did not approve for the project.
 """
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 MOST_OFFERED = 20
-"""Most commands that are offered."""
+"""Maximum number of commands that are offered for approval."""
 LONGEST_LIMIT = 3600.0
-"""Longest time limit of a command, in seconds."""
+"""Maximum time limit of a command, in seconds."""
 
 
 class NewReceiver(Struct, frozen=True, kw_only=True):
-    """A provider that has not had the sessions of one source yet."""
+    """A provider that has not yet received the sessions of one source."""
 
     source: str
     provider: str
 
     @property
     def question(self) -> str:
-        """The statement the user agrees to or not."""
+        """The statement that the user accepts or rejects."""
         label, provider = label_of_source(self.source), _find_provider(self.source)
         before = (
             f"your {label} sessions went to {name_provider(provider)}"
@@ -57,7 +57,7 @@ class NewReceiver(Struct, frozen=True, kw_only=True):
 
 
 def require_agreement(workspace: Workspace, backends: Iterable[Backend]) -> None:
-    """Raise ``NotAllowed``, saying how to agree, when a backend would send sessions to a new receiver."""
+    """Raise ``NotAllowed``, saying how to agree, when a backend would send sessions to a new provider."""
     for receiver in find_new_receivers(workspace, backends):
         raise NotAllowed(
             f"{receiver.question}: agree once by `skillopt-sleep run` on a terminal or --share-with"
@@ -66,7 +66,7 @@ def require_agreement(workspace: Workspace, backends: Iterable[Backend]) -> None
 
 
 def ask_first(workspace: Workspace, agrees: Callable[[str], bool]) -> None:
-    """Ask about every new receiver before a night, and remember a yes. Raises ``NotAllowed`` after a no."""
+    """Ask the user about every new receiver before a night, and store each yes. Raises ``NotAllowed`` after a no."""
     backends = [build_backend(workspace, role) for role in Role]
     if not new_receivers([source.name for source in build_sources(workspace)], _list_providers(backends), ()):
         return
@@ -78,7 +78,7 @@ def ask_first(workspace: Workspace, agrees: Callable[[str], bool]) -> None:
 
 
 def find_new_receivers(workspace: Workspace, backends: Iterable[Backend]) -> tuple[NewReceiver, ...]:
-    """Return the new receivers of the sessions in scope that are known so far, without those the user agreed to."""
+    """Return the new receivers of the sessions in scope that were read so far, except those that the user agreed to."""
     settings = workspace.settings
     allowed = {name.strip() for name in settings.share_with.split(",")}
     sources = {
@@ -93,9 +93,9 @@ def find_new_receivers(workspace: Workspace, backends: Iterable[Backend]) -> tup
 def new_receivers(
     sources: Collection[str], providers: Collection[str], agreed: Collection[tuple[str, str]]
 ) -> tuple[NewReceiver, ...]:
-    """Each source with each provider that has not had its sessions; ``agreed`` holds pairs the user agreed to.
+    """Return each source with each provider that has not received its sessions, except pairs in ``agreed``.
 
-    The provider "" is this machine, which is never new.
+    The provider "" means this machine, which is never new.
     """
     return tuple(
         NewReceiver(source=source, provider=provider)
@@ -106,13 +106,13 @@ def new_receivers(
 
 
 def _find_provider(source: str) -> str:
-    """Return the provider that has the sessions of a source, "" when that cannot be told."""
+    """Return the provider that has already received the sessions of a source; "" when that is not known."""
     agent = agent_of_source(source)
     return agent.provider if agent else ""
 
 
 def _list_providers(backends: Iterable[Backend]) -> frozenset[str]:
-    """Return the providers the backends send prompts to; one that does not say counts under its own name."""
+    """Return the providers to which the backends send prompts; a backend that names none counts under its own name."""
     return frozenset(backend.provider if isinstance(backend, NamesProvider) else backend.name for backend in backends)
 
 
@@ -122,12 +122,12 @@ class Checks(Struct, frozen=True, kw_only=True):
     project: str
     approved: tuple[CheckCommand, ...] = ()
     records: tuple[RecurringCommand, ...] = ()
-    """How the sessions ran the approved commands."""
+    """How often, and with what results, sessions ran the approved commands."""
     offered: tuple[RecurringCommand, ...] = ()
 
 
 def list_checks(workspace: Workspace) -> Checks:
-    """Return the approved commands of the project, and those its sessions ran again and again. Writes nothing."""
+    """Return the project's approved commands, and those that its sessions ran repeatedly. Writes nothing."""
     workspace = workspace.make_dry_run()
     project = str(workspace.project)
     approved = workspace.approvals.of(project)
@@ -142,7 +142,7 @@ def list_checks(workspace: Workspace) -> Checks:
 
 
 def approve_check(workspace: Workspace, named: str, *, seconds: float) -> CheckCommand:
-    """Approve a command for scoring replays: an offered one by its id, or one written out.
+    """Approve a command for scoring replays: an offered one by its id, or any one by its full text.
 
     Raises ``UsageError`` for an unknown id, a line that is not one plain command, or a limit out of range.
     """
@@ -171,7 +171,7 @@ def _find_recurring(workspace: Workspace) -> tuple[RecurringCommand, ...]:
 
 
 def _find_line(named: str, lines: Sequence[str]) -> str:
-    """Return the command with that id, or the command as it is written out."""
+    """Return the command with this id, or the command line as given."""
     found = next((line for line in lines if command_id(line) == named), None)
     if found is not None:
         return found

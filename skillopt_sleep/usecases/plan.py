@@ -1,4 +1,4 @@
-"""The plan of a night: everything that is decided before it begins, from the settings and what earlier nights left."""
+"""Plan a night: decide, by the settings and what earlier nights left, everything that can be decided before it."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 
 def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> NightPlan:
-    """Decide everything about a night that can be decided beforehand; ``tasks`` are those of a task file.
+    """Return the plan of a night, with everything that can be decided beforehand; ``tasks`` are those of a task file.
 
-    Writes nothing. Raises ``UsageError`` for tasks nobody has reviewed, unless the models are simulated, for adapters
-    that cannot be built from the settings, and for a way of replaying that this machine cannot do.
+    Writes nothing. Raises ``UsageError`` for unreviewed tasks, unless the models are simulated, for adapters that
+    cannot be built from the settings, and for a replay mode that this machine does not support.
     """
     settings, project = workspace.settings, str(workspace.project)
     tasks = workspace.redactor.clean(tasks)  # a task file written by hand may hold secrets
@@ -108,10 +108,10 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
 
 
 def _find_accepted(workspace: Workspace, baseline: Candidate) -> tuple[tuple[AppliedEdit, ...], bool]:
-    """Return what the paired gate accepted and the user has not adopted, and whether its proposal fits no longer.
+    """Return the edits that the paired gate accepted but the user has not adopted, and whether the proposal is stale.
 
-    It is what the proposal does to the files of ``baseline``, not to those of other agents. The latest proposal holds
-    what the ones before it left waiting. One that was adopted or reverted waits no more.
+    The edits are those for the files of ``baseline``, not for other agents' files. The latest proposal includes what
+    earlier ones left waiting. A proposal that was adopted or reverted no longer waits.
     """
     latest = next(iter(workspace.staging.proposals()), None)
     if latest is None or latest.status is not ProposalStatus.STAGED:
@@ -129,7 +129,7 @@ def _find_accepted(workspace: Workspace, baseline: Candidate) -> tuple[tuple[App
 
 
 def _measures_anew(workspace: Workspace, manner: Manner, backends: set[str]) -> bool:
-    """Whether the last night that tried anything did so with other backends or in another replay mode."""
+    """Return whether the last night with trials used other backends or another replay mode."""
     reports = workspace.journal.reports(str(workspace.project))
     last = next((report for report in reports if report.trials and report.backends), None)
     if last is None:
@@ -138,9 +138,9 @@ def _measures_anew(workspace: Workspace, manner: Manner, backends: set[str]) -> 
 
 
 def find_commit_of_task(workspace: Workspace, task: TaskRecord) -> str:
-    """Return the commit a task is replayed at: its session's, or the last one before it, or the present one.
+    """Return the commit at which a task is replayed: its session's, or else the last one before it, or the present one.
 
-    At a moment it is the last one of the session's branch before that moment.
+    For a task at a moment, it is the last commit of the session's branch before that moment.
     """
     at = task.origins[0].at if task.origins else ""
     branch = task.reference.branch if isinstance(task.reference, MomentReference) else ""
@@ -159,7 +159,7 @@ def _require_reviewed(tasks: Sequence[TaskRecord]) -> None:
 def _choose_manner(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
     """Return how this night replays its tasks.
 
-    Raises ``UsageError`` where this machine cannot, with what would help.
+    Raises ``UsageError``, saying what would help, when this machine cannot replay that way.
     """
     mode = workspace.settings.replay
     approved = workspace.approvals.of(str(workspace.project)) if mode is ReplayMode.WORKTREE else ()
@@ -209,9 +209,9 @@ def _require_git_project(workspace: Workspace) -> None:
 
 
 def _find_unscored_change(workspace: Workspace, baseline: Candidate) -> Adopted | None:
-    """Return the latest live change of these documents that was never scored on sealed tasks.
+    """Return the latest live change of these documents that was never scored on sealed tasks, or None.
 
-    Its arms are the exact bytes from before and after its adoption, whatever became of the files since.
+    Its two arms are the exact bytes before and after its adoption, even if the files have changed since.
     """
     project = str(workspace.project)
     scored = {test.change for test in workspace.trials.sealed(project)}
@@ -233,7 +233,7 @@ def _find_unscored_change(workspace: Workspace, baseline: Candidate) -> Adopted 
 
 
 def _find_notes(backends: set[str], manner: Manner) -> Iterator[str]:
-    """Yield what the reader must know of verdicts by these backends and this way of replaying."""
+    """Yield notes for the reader on verdicts by these backends and this way of replaying."""
     if SIMULATED in backends:
         yield WORDS["limits"]["simulated"]
     if backends & NOT_ISOLATED:
@@ -243,9 +243,9 @@ def _find_notes(backends: set[str], manner: Manner) -> Iterator[str]:
 
 
 def _read_description(workspace: Workspace, baseline: Candidate) -> str:
-    """Return the description of the one skill to improve, "" without one, or when it is left out of the night.
+    """Return the description of the single skill to improve; "" when there is none, or the night leaves it out.
 
-    Raises ``UsageError`` when it does not exist.
+    Raises ``UsageError`` when the skill does not exist.
     """
     skill = baseline[DocumentKind.SKILL]
     if skill is None or not get_target_skill_name(workspace):

@@ -1,8 +1,8 @@
-"""Install this program's plugin into an agent and remove it again, by the agent's own ``plugin`` commands.
+"""Install this program's plugin in an agent and remove it again, by the agent's own ``plugin`` commands.
 
-Agents run a plugin from the folder it was added from. So a marketplace is written into the data folder, which outlives
-the package, and stays as long as any agent needs it; some agents get a skill in the user's home besides. A file that
-is not as we wrote it is never overwritten or removed.
+Agents run a plugin from the folder it was added from, so a marketplace is written into the data folder, which
+remains when the package is updated, for as long as an agent needs it. For some agents a skill is also copied to the
+user's home. A file that was changed since we wrote it is never overwritten or removed.
 """
 
 from __future__ import annotations
@@ -35,40 +35,40 @@ MARKET_PARTS = (".claude-plugin", ".agents", "plugins")
 SKILL_RECORD = "laid.json"
 """The file in the data folder that lists what was written into the user's home."""
 SECONDS = 120
-"""Time limit of one command of an agent; the first one in a cold home takes long."""
+"""Time limit of one command of an agent, in seconds; the first command in a new home takes long."""
 
 
 class Installed(Struct, frozen=True, kw_only=True):
-    """What an agent has of ours."""
+    """Which of our plugin and marketplace an agent has."""
 
     plugin: bool = False
     market: bool = False
     source: str = ""
-    """The folder the marketplace was added from, "" if unknown."""
+    """The folder from which the marketplace was added; "" when unknown."""
 
     def __bool__(self) -> bool:
         return self.plugin or self.market
 
 
 class SkillRecord(Struct, frozen=True, kw_only=True):
-    """What was written into the user's home."""
+    """The files and folders that this program wrote into the user's home."""
 
     files: dict[str, str] = {}
-    """Each file with the digest of what we wrote."""
+    """For each file, the digest of what was written."""
     folders: tuple[str, ...] = ()
-    """The folders that were created for them, the innermost first."""
+    """The folders that were created for the files, innermost first."""
 
 
 def list_agents_with_plugin() -> tuple[CodingAgent, ...]:
-    """Return the agents this program has a plugin for."""
+    """Return the agents for which this program has a plugin."""
     return tuple(agent for agent in all_agents() if agent.plugin)
 
 
 def install_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
     """Install the plugin, or update it to this version; yield a line for each thing done.
 
-    Raises ``NotInstalled`` when the agent is not there, ``Refused`` where a file of the user's is in the way,
-    ``DiskError``, and ``UsageError`` with the words of a CLI that refused.
+    Raises ``NotInstalled`` when the agent is missing, ``Refused`` when a file of the user's is in the way,
+    ``DiskError``, and ``UsageError`` with the message of an agent CLI that refused.
     """
     plugin = _get_plugin(agent)
     if _program(workspace, agent) is None:
@@ -88,9 +88,9 @@ def install_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
 
 
 def uninstall_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
-    """Remove the plugin and all that came with it; yield a line for each thing done, none when it was not there.
+    """Remove the plugin and all that came with it; yield a line for each thing done, nothing when it was not installed.
 
-    Raises as ``install_plugin`` does; ``NotInstalled`` only where the agent's records list the plugin.
+    Raises what ``install_plugin`` raises, but ``NotInstalled`` only when the agent's records list the plugin.
     """
     plugin = _get_plugin(agent)
     if plugin.skill:
@@ -119,7 +119,7 @@ def uninstall_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
 
 
 def is_market(folder: Path) -> bool:
-    """Tell whether our marketplace is there, and nothing else of that name."""
+    """Return whether the folder is our marketplace, and not something else with the same name."""
     if folder.is_symlink():
         return False
     try:
@@ -133,7 +133,7 @@ def is_market(folder: Path) -> bool:
 def write_market(data_dir: Path) -> Path:
     """Write the marketplace of this version into the data folder; return its path.
 
-    Raises ``Refused`` when something else is there, and ``DiskError``.
+    Raises ``Refused`` when something else is at its place, and ``DiskError``.
     """
     target = data_dir / MARKET_FOLDER
     fresh = data_dir / ".market-new"
@@ -151,7 +151,7 @@ def write_market(data_dir: Path) -> Path:
 
 
 def remove_market(data_dir: Path) -> None:
-    """Delete the marketplace if it is ours. Raises ``DiskError``."""
+    """Delete the marketplace if this program wrote it. Raises ``DiskError``."""
     target = data_dir / MARKET_FOLDER
     if not is_market(target):
         return
@@ -162,7 +162,7 @@ def remove_market(data_dir: Path) -> None:
 
 
 class SkillFiles:
-    """A skill of ours among the user's own skills, ``~/.agents/skills``; ``shipped`` is its path below ``plugins/``."""
+    """Our skill among the user's own, ``~/.agents/skills``; ``shipped`` is its path below ``plugins/``."""
 
     def __init__(self, workspace: Workspace, shipped: str) -> None:
         home = Path(workspace.env.get("HOME") or Path.home())
@@ -183,7 +183,7 @@ class SkillFiles:
                 raise Refused(f"{target} is there and is not ours; move it aside, then install again")
 
     def write(self) -> None:
-        """Copy the skill there. Raises as ``check`` does."""
+        """Copy the skill to the user's skills. Raises as ``check`` does."""
         self.check()
         record = self._record()
         created: dict[str, None] = {}
@@ -196,7 +196,7 @@ class SkillFiles:
         write_atomic(self._record_path, msgspec.json.encode(SkillRecord(files=files, folders=folders)))
 
     def remove(self) -> Iterator[str]:
-        """Delete the skill; yield what was done, and a line for each file that stays because it was changed.
+        """Delete the skill; yield a line for what was done, and one for each file that stays because it was changed.
 
         A file that another data folder's installation wrote is recognised by its content. Raises ``DiskError``.
         """
@@ -223,7 +223,7 @@ class SkillFiles:
             yield f"removed the skill {self.folder}"
 
     def _record(self) -> SkillRecord:
-        """Return what was written; an unreadable record counts as none, since the content shows what is ours."""
+        """Return the record of what was written; an unreadable record counts as empty."""
         content = read_regular(self._record_path)
         try:
             return msgspec.json.decode(content, type=SkillRecord) if content else SkillRecord()
@@ -232,7 +232,7 @@ class SkillFiles:
 
 
 def _find_shipped_folder() -> Path:
-    """Return the folder the plugins came in: inside the package when installed, beside it in a checkout."""
+    """Return the folder with the plugins: inside the package when installed, beside it in a checkout."""
     package = Path(__file__).parents[1]
     return package / "market" if (package / "market").is_dir() else package.parent
 
@@ -251,9 +251,9 @@ def _may_need_market(workspace: Workspace, agent: CodingAgent) -> bool:
 
 
 def _remove_from(workspace: Workspace, agent: CodingAgent, found: Installed) -> None:
-    """Remove plugin and marketplace, each by itself: one may be gone already.
+    """Remove plugin and marketplace from an agent, each separately, as one of them may be gone already.
 
-    What the agent does not list, but has in its records, it may still be able to remove.
+    The agent may be able to remove even what it does not list but has in its records.
     """
     recorded = _read_records(workspace, agent)
     steps = (
@@ -269,10 +269,10 @@ def _remove_from(workspace: Workspace, agent: CodingAgent, found: Installed) -> 
 
 
 def _ask_installed(workspace: Workspace, agent: CodingAgent) -> Installed:
-    """Return what the agent says it has; where it cannot be asked, what its records say.
+    """Return what the agent lists as installed or, when it cannot be asked, what its records list.
 
-    Codex answers nothing when the folder of a marketplace is gone, and old versions know no plugins. Raises
-    ``NotInstalled`` when the records list something, and there is no CLI to remove it with.
+    Codex prints nothing when the folder of a marketplace is gone, and old versions know no plugins. Raises
+    ``NotInstalled`` when the records list something but there is no CLI to remove it with.
     """
     recorded = _read_records(workspace, agent)
     if _program(workspace, agent) is None:
@@ -296,7 +296,7 @@ def _ask_installed(workspace: Workspace, agent: CodingAgent) -> Installed:
 
 
 def _read_records(workspace: Workspace, agent: CodingAgent) -> Installed:
-    """Return what the agent's own files list; one that cannot be read lists nothing."""
+    """Return what the agent's own files list as installed; an unreadable file lists nothing."""
     plugin, text = _get_plugin(agent), b""
     for name in plugin.records:
         with contextlib.suppress(SleepError):
@@ -317,7 +317,7 @@ def _program(workspace: Workspace, agent: CodingAgent) -> str | None:
 
 
 def _run(workspace: Workspace, agent: CodingAgent, words: Sequence[str]) -> str:
-    """Run a ``plugin`` command of the agent; return its output. Raises ``UsageError`` with the agent's words."""
+    """Run a ``plugin`` command of the agent; return its output. Raises ``UsageError`` with the agent's message."""
     command = f"{agent.backend} plugin {' '.join(words)}"
     program = _program(workspace, agent) or agent.backend
     children = Children()  # ends everything the CLI started when it takes too long

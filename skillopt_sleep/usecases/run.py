@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 SAMPLE_OFFSET = 250
-"""Added to the sample numbers of the second arm, so that its replays are calls of their own."""
+"""Number added to the sample numbers of the second arm, so that the ledger does not reuse the first arm's replays."""
 
 
 def run_night(
@@ -46,8 +46,8 @@ def run_night(
 ) -> NightReport:
     """Run or resume a night; return its report as it was stored, without secrets.
 
-    When another night is running it waits for it, at most ``wait`` seconds, and then plans anew, since much may have
-    changed. Raises ``NightRunning``, ``DiskError`` and bugs; every other end is in the report.
+    While another night is running, wait for it, at most ``wait`` seconds, and then plan anew, since much may have
+    changed. Raises ``NightRunning``, ``DiskError`` and bugs; the report shows every other ending.
     """
     from skillopt_sleep.night import night
     from skillopt_sleep.storage.space import check_disk
@@ -78,7 +78,7 @@ def run_night(
 
 
 def forecast_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> DryRun:
-    """Return what a night would do, up to its first model call: its tasks and its price. Writes nothing."""
+    """Return what a night would do up to its first model call: its tasks and its price. Writes nothing."""
     from skillopt_sleep.night.forecast import dry_run
 
     workspace = workspace.make_dry_run()
@@ -89,7 +89,7 @@ def forecast_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = 
 def run_aa_test(
     workspace: Workspace, given: tuple[TaskRecord, ...] | None = None, progress: Progress | None = None
 ) -> AATest:
-    """Replay validation tasks under the live files twice, as baseline and as candidate, as a night would.
+    """Replay validation tasks with the live files twice, as baseline and as candidate, and return the comparison.
 
     Nothing is proposed, staged or counted as tried; the replays are stored for the audit. Raises ``UsageError`` when
     there are no tasks, ``NightRunning``, ``FatalBackend``, and ``BudgetSpent`` when not one pair could be paid for.
@@ -148,8 +148,8 @@ def run_aa_test(
 def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = None) -> Kit:
     """Return the stores and adapters of a night.
 
-    Its connection to both roles raises ``NotAllowed`` when a provider may not be sent the sessions. A night over a task
-    file reads no sessions, so nobody must agree to it.
+    Its connection to both roles raises ``NotAllowed`` when a provider may not receive the sessions. A night with a task
+    file reads no sessions, so it needs no agreement.
     """
     from skillopt_sleep.night.connection import NightConnection
     from skillopt_sleep.night.plan import Kit
@@ -194,7 +194,7 @@ def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = 
 
 
 def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ...]:
-    """Return as many tasks as a night tests on, validation tasks first; none that is sealed."""
+    """Return as many tasks as a night tests on, validation tasks first; sealed tasks are left out."""
     from skillopt_sleep.mining.tasks import group_tasks
     from skillopt_sleep.night.pools import split_tasks
 
@@ -211,7 +211,7 @@ def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ..
 
 
 def recall_models(workspace: Workspace) -> Harvested:
-    """Return the last night's models in the form of sessions that used them, so that the A/A test uses them too."""
+    """Return the last night's models, as sessions that used them, so that the A/A test uses the same models."""
     for night in workspace.journal.reports(str(workspace.project)):
         keys = [
             SessionKey(source=source_of_backend(used.backend), path="", first_turn="", last_turn="", model=used.model)

@@ -1,4 +1,4 @@
-"""Builds and reads the user's schedule: each project's entry, and the environment of its nights without secrets."""
+"""Build and read the user's schedule: the entry of each project, and the nights' environment without secrets."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ PASSED_ON = frozenset(
         "http_proxy", "https_proxy", "no_proxy",
     }
 )  # fmt: skip
-"""Variables a scheduled night is given as they were when it was scheduled, besides the agents' and our settings."""
+"""Names of variables that are stored in the schedule for its nights, besides those of the agents and our settings."""
 KEYS = ("ANTHROPIC_", "CLAUDE_CODE_", "OPENAI_", "CODEX_")
 KEY_WORDS = ("KEY", "TOKEN")
 NO_DAEMON = "nothing runs the nights: keep `skillopt-sleep daemon` running"
 RECENT_ATTEMPTS = 32
-"""Attempts that `status` looks at: more than a week of them."""
+"""Number of attempts that `status` looks at, more than a week's."""
 SECRET_NAMES = frozenset(
     {"authorization", "auth", "bearer", "code", "key", "pass", "psk", "pw", "pwd", "sas", "sig", "signature"}
 )
-"""Names that say secret in the query of a URL and among headers."""
+"""Names, in a URL's query or among headers, whose values are secret."""
 NOT_SECRET = re.compile(r"[\d_.+-]+|true|false", re.IGNORECASE)
-"""Numbers and switches: the value of ``max_tokens=5`` is no token."""
+"""Matches numbers and switches, which are not secrets: the value of ``max_tokens=5`` is no token."""
 VARIABLE = re.compile(r"[A-Za-z_]\w*")
 SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 
 
 def select_environment(env: Mapping[str, str], keys: Collection[str] = ()) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the variables to put into a schedule, and the names of secret ones left out that agents may need.
+    """Return the variables to store in a schedule, and the names of secret variables left out that agents may need.
 
-    ``keys`` are names of variables that the settings call keys.
+    ``keys`` are the names of variables that the settings name as keys.
     Only the absolute folders of PATH are kept, since a night may run in any folder.
     """
     wanted = PASSED_ON.union(*(agent.variables for agent in all_agents()))
@@ -79,7 +79,7 @@ def select_environment(env: Mapping[str, str], keys: Collection[str] = ()) -> tu
 
 
 def plan_project(workspace: Workspace, arguments: Sequence[str]) -> ScheduledProject:
-    """Return the entry of a workspace's project in the schedule; ``arguments`` are the flags of ``run`` for it."""
+    """Return the entry of the workspace's project in the schedule; ``arguments`` are the flags for its ``run``."""
     return ScheduledProject(
         project=str(workspace.project),
         since=workspace.clock.now(),
@@ -96,9 +96,9 @@ def merge_schedule(
     day: DayCaps,
     changed: Mapping[str, object],
 ) -> Schedule:
-    """Return the schedule with these projects in it; other projects, and values that are None, stay as they were.
+    """Return the schedule with these projects added; other projects, and values given as None, stay as they were.
 
-    A new time of day begins the schedule anew: nothing counts as missed before it.
+    A new time of day restarts the schedule: no night before it counts as missed.
     """
     old = before or Schedule()
     entries = tuple({entry.project: entry for entry in entries}.values())
@@ -119,7 +119,7 @@ def merge_schedule(
 
 
 def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook | None:
-    """Return how the nights of the project are scheduled, None when nothing is scheduled. Raises ``DiskError``."""
+    """Return how the nights of the project are scheduled, or None when nothing is. Raises ``DiskError``."""
     schedule = load_schedule(workspace.data_dir)
     if schedule is None:
         return None
@@ -163,9 +163,9 @@ def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook
 
 
 def split_assignment(assignment: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield every value that one ``a.b=value`` of ``--set`` sets, with its whole name.
+    """Yield the full name and the value of every setting that one ``a.b=value`` of ``--set`` sets.
 
-    Tables and lists are taken apart.
+    Tables and lists are divided into their values.
     """
     path, _, text = assignment.partition("=")
     value: Json = text.strip().strip("\"'")
@@ -178,7 +178,7 @@ def split_assignment(assignment: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 class SecretCheck:
-    """Recognises secrets; ``known`` are those of the user's environment."""
+    """Recognises secrets; ``known`` are the secrets of the user's environment."""
 
     def __init__(self, known: tuple[str, ...] = ()) -> None:
         from skillopt_sleep.safety.redaction.redactor import Redactor
@@ -186,7 +186,7 @@ class SecretCheck:
         self._redactor = Redactor(known)
 
     def is_secret(self, name: str, value: str) -> bool:
-        """Tell whether a value is a secret: by its form, by its name, or by what a URL holds."""
+        """Return whether a value is a secret: by its form, by its name, or by what a URL contains."""
         if not value.strip():
             return False
         if self._redactor.has_secret(value) or self._is_in_url(value):
@@ -212,7 +212,7 @@ class SecretCheck:
 
 
 def _holds_secret(check: SecretCheck, name: str, value: str) -> bool:
-    """Tell whether a variable holds a secret: an address with a password, or a setting of ours that is one."""
+    """Return whether a variable contains a secret: an address with a password, or a setting of ours that is secret."""
     if name.startswith(PREFIX):
         return check.is_secret(name.removeprefix(PREFIX).rpartition("__")[2], value)
     return "://" in value and ("@" in value or check.is_secret("", value))
@@ -240,7 +240,7 @@ def _split_value(path: tuple[str, ...], value: Json) -> Iterator[tuple[tuple[str
 
 
 def _find_next(schedule: Schedule, entry: ScheduledProject, attempts: Sequence[Attempt], now: datetime) -> datetime:
-    """Return when the next night of a project is due; the last due counts until its night is over."""
+    """Return when the next night of a project is due; a due time counts until its night is over."""
     zone = find_system_zone()
     last = find_last_due(now, schedule.clock, zone)
     over = any(attempt.due == last.label and attempt.is_over for attempt in attempts)

@@ -1,4 +1,4 @@
-"""The user's own sessions: read into the inbox, chosen by project and source, and their steps kept where needed."""
+"""Read the user's sessions into the inbox, select them by project and source, and keep the steps of some."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def read_files(workspace: Workspace, source: Source, files: Sequence[SessionFile
 
 
 def file_sessions(workspace: Workspace) -> Filed:
-    """Read what is new in every source into the inbox, secrets taken out, and some of the steps that are due."""
+    """Read what is new in every source into the inbox, without secrets, and some of the steps still to be read."""
     filed = file_into(build_sources(workspace), workspace.inbox, partial(read_files, workspace))
     keep_steps(workspace)
     return filed
 
 
 def select_in_scope(workspace: Workspace, sessions: Iterable[Session]) -> tuple[Session, ...]:
-    """Return the sessions of the project and the source that the settings ask for."""
+    """Return the sessions of the project and the source that the settings name."""
     holds = workspace.project_scope.holds
     return tuple(
         session
@@ -54,7 +54,7 @@ def _is_asked_for(workspace: Workspace, source: str) -> bool:
 
 
 def count_left_out(workspace: Workspace) -> Counter[Place]:
-    """Return the archived sessions of the source asked for that are not in scope, by where they belong."""
+    """Return the numbers of archived sessions, of the source in the settings, out of scope: by where they belong."""
     left_out: Counter[Place] = Counter()
     for (source, cwd, remote), sessions in workspace.inbox.count().items():
         if _is_asked_for(workspace, source):
@@ -76,14 +76,14 @@ def load_waiting(workspace: Workspace) -> tuple[Session, ...]:
 
 
 def count_waiting(workspace: Workspace) -> int:
-    """Return the number of sessions in scope that wait to be mined; reads none of them."""
+    """Return the number of sessions in scope that wait to be mined, without reading any."""
     holds = workspace.project_scope.holds
     waiting = workspace.inbox.count_waiting()
     return sum(sessions for (cwd, remote), sessions in waiting.items() if holds(cwd, remote))
 
 
 def collect_insights(workspace: Workspace) -> Insights:
-    """Return what the sessions show without a model: requests and corrections that recur. Writes nothing."""
+    """Return what the sessions show without a model: recurring requests and corrections. Writes nothing."""
     from skillopt_sleep.mining.insights import find_insights
     from skillopt_sleep.mining.tasks import mine_heuristic
 
@@ -96,19 +96,19 @@ def collect_insights(workspace: Workspace) -> Insights:
 
 
 OPENING = 2**16
-"""Bytes that opening a session file counts for: small ones take their time too."""
+"""Bytes that opening a session file counts for, as opening takes time even for small files."""
 HARVEST_BYTES = 8 * 2**20
-"""Bytes of session files whose steps a command reads while somebody waits, the oldest first; nights read the others."""
+"""Maximum bytes of session files whose steps a command reads while somebody waits; nights read the rest."""
 NIGHT_BYTES = 512 * 2**20
-"""The same for a night, where nobody waits."""
+"""Maximum bytes of session files whose steps a night reads."""
 
 
 def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> int:
     """Read, redact and keep the steps of sessions in which the person stepped in, until ``limit`` bytes are read.
 
     Returns the number of sessions whose steps were read and kept; those still to be read are ``workspace.steps.due()``.
-    Does nothing in a dry run, and where the setting ``keep_steps`` is off. A session that cannot be read, or whose
-    file is gone, keeps what was kept before; what is wrong with a file was reported when it was filed. Raises
+    Does nothing in a dry run, or when the setting ``keep_steps`` is off. For a session that cannot be read, or whose
+    file is gone, the kept steps stay; faults of a file were reported when the session was read first. Raises
     ``DiskError``.
     """
     if workspace.dry_run or not workspace.settings.keep_steps:
@@ -130,9 +130,9 @@ def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> int:
 
 
 def load_steps(workspace: Workspace, source: str, path: str) -> Conversation | None:
-    """Return the steps of a session, redacted: those that are kept, else those in its file; None without any.
+    """Return the redacted steps of a session: the kept ones, or else those in its file; None when there are none.
 
-    The file is read when the session has grown since its steps were kept; what is read so is not kept. Raises
+    The file is also read when the session has grown since its steps were kept; these steps are not kept. Raises
     ``DiskError``.
     """
     archive = workspace.steps
@@ -146,7 +146,7 @@ def load_steps(workspace: Workspace, source: str, path: str) -> Conversation | N
 
 
 def _read(workspace: Workspace, reader: ReadsSteps, file: SessionFile) -> Conversation | None:
-    """Read the steps of a file, without secrets and without what the user asked to forget."""
+    """Return the steps in a file, or None, without secrets and without what the user asked to forget."""
     from skillopt_sleep.safety.redaction.redactor import redact_session
 
     conversation = reader.read_steps(file, lambda _skip: None)
@@ -160,7 +160,7 @@ def _list_readers(sources: Sequence[Source]) -> dict[str, ReadsSteps]:
 
 
 def _describe_file(path: str) -> SessionFile | None:
-    """Describe a session file; None when it is gone."""
+    """Return the size and time of a session file, or None when it is gone."""
     try:
         status = Path(path).lstat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a project's nights have left: status, reports and pages, and how often adopted rules were still corrected."""
+"""Show what a project's nights have left: status, reports and pages, and later corrections of adopted rules."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ ViewT = TypeVar("ViewT", bound=msgspec.Struct)
 
 PAGE, INDEX = "report.html", "index.html"
 MOST_PAGES = 30
-"""Nights whose pages are brought up to date, the latest."""
+"""Number of latest nights whose pages are brought up to date."""
 RECENT = 1_000
-"""Sessions in which recurring requests are looked for, the latest."""
+"""Number of latest sessions in which recurring requests are looked for."""
 HEAD_CHARACTERS = 2_000
-"""Characters of a page in which the state that it shows is named."""
+"""Number of characters at the beginning of a page that contain the name of the state it shows."""
 MOST_ASKED = 8
-"""Recurring requests on a page."""
+"""Maximum number of recurring requests on a page."""
 
 
 def read_status(workspace: Workspace) -> Status:
@@ -69,7 +69,7 @@ def read_status(workspace: Workspace) -> Status:
 
 
 def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
-    """Return the report of a night of the project, by default the last one. Raises ``UsageError``."""
+    """Return the report of a night of the project, by default the last. Raises ``UsageError`` when there is none."""
     nights = read_status(workspace).nights
     found = next((report for report in nights if night in {None, report.night}), None)
     if found is None:
@@ -79,9 +79,9 @@ def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
 
 
 def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
-    """Write the page over all nights, and those of the latest nights that changed; return the wanted one's path.
+    """Write the page on all nights, and the pages of the latest nights that changed; return the wanted page's path.
 
-    A page whose answers are not kept any more stays as it was. Raises ``Refused`` when the project folder is gone, and
+    A page whose answers have been deleted stays as it was. Raises ``Refused`` when the project folder is gone, and
     ``DiskError``.
     """
     from skillopt_sleep.reports.history import describe_history
@@ -125,27 +125,27 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
 
 
 def _name_state(report: NightReport, status: str, since: Mapping[str, str]) -> str:
-    """Return a name for everything that a night's page shows and that can change later."""
+    """Return a digest of everything that a night's page shows and that can change later."""
     live = [since.get(applied.edit.id, "") for applied in (*report.applied_edits, *report.held_edits)]
     return sha256(msgspec.json.encode((__version__, report.updated_at, status, live)))[:16]
 
 
 def _is_drawn(page: Path, state: str) -> bool:
-    """Tell whether the page is there and shows that state."""
+    """Return whether the page exists and shows this state."""
     with contextlib.suppress(OSError), page.open(encoding="utf-8", errors="replace") as file:
         return f'content="{state}"' in file.read(HEAD_CHARACTERS)
     return False
 
 
 def load_view(workspace: Workspace, report: NightReport) -> NightView:
-    """Return the view of a night with the answers at every place, as far as they are kept."""
+    """Return the view of a night, with the answers in every place, as far as they are kept."""
     from skillopt_sleep.reports.view import describe_night
 
     return describe_night(report, load_outcome(workspace, report.night))
 
 
 def load_outcome(workspace: Workspace, night: str) -> Consolidated | None:
-    """Return the documents and trials of a night; None when it tried nothing, or they are deleted or damaged."""
+    """Return the documents and trials of a night; None when it tried nothing, or when they are deleted or damaged."""
     from skillopt_sleep.night.outcome import Consolidated
 
     kept = workspace.journal.kept(night, "consolidate")
@@ -156,12 +156,12 @@ def load_outcome(workspace: Workspace, night: str) -> Consolidated | None:
 
 
 def _redact_view(workspace: Workspace, view: ViewT) -> ViewT:
-    """Return the view without secrets, as every report is redacted before it reaches the disk."""
+    """Return the view without secrets, as every report is redacted before it is written."""
     return msgspec.json.decode(workspace.redactor.redact(msgspec.json.encode(view).decode()), type=type(view))
 
 
 def _list_statuses(workspace: Workspace) -> dict[str, str]:
-    """Return what became of each proposal, by night."""
+    """Return the status of each proposal, by night."""
     waiting = {proposal.manifest.night for proposal in workspace.staging.waiting()}
     return {
         (night := proposal.manifest.night): "closed"
@@ -172,7 +172,7 @@ def _list_statuses(workspace: Workspace) -> dict[str, str]:
 
 
 def _list_asked(sessions: Sequence[Session]) -> tuple[Asked, ...]:
-    """Return the requests that recur over sessions, the most frequent first."""
+    """Return the requests that recur in several sessions, the most frequent first."""
     from skillopt_sleep.mining.insights import find_recurring_requests
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.reports.rows import name_day
@@ -207,9 +207,9 @@ def _list_live_rules(live: Collection[Adoption], project: str) -> tuple[LiveRule
 
 
 def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
-    """Every adopted rule of the project, the latest first, with the corrections before and since in the archive.
+    """Return every adopted rule of the project, latest first, with the number of corrections before and since adoption.
 
-    A rule that is live for several agents is one rule.
+    A rule that is live for several agents is listed once.
     """
     from skillopt_sleep.reports.watch import LiveRule, compare_corrections
     from skillopt_sleep.storage.live_files import read_reverted_rules
@@ -243,9 +243,9 @@ def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
 
 
 def _list_words(ids: Collection[str], tasks: Mapping[str, TaskRecord], report: NightReport | None) -> tuple[str, ...]:
-    """Return the user's words in the tasks an edit was written from.
+    """Return the user's words in the tasks from which an edit was written.
 
-    The report of the night holds only some of them, and none when the edit was written in an earlier night.
+    The report of the night contains only some of these words, and none when the edit was written in an earlier night.
     """
     reported = [words for label in (report.tasks if report else ()) if label.id in ids for words in label.words]
     archived = [words for id_ in ids if id_ in tasks for words in tasks[id_].feedback]

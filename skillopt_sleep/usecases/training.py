@@ -1,6 +1,6 @@
-"""Training runs and evaluations, built from a training file, flags and the settings.
+"""Build training runs and evaluations from a training file, flags and the settings.
 
-`train` and `eval` share how an environment, the backends of both roles and a folder for paid replies are made.
+`train` and `eval` build environments, the backends of both roles, and a folder for paid replies in the same way.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ if TYPE_CHECKING:
 Table = Mapping[str, Json]
 
 NIGHT_TASKS = "tasks.json"
-"""File with the user's own tasks in the folder of a training run on them, as they were when it began."""
+"""Name of the file, in the folder of a training run on the user's tasks, with these tasks as the run began."""
 NIGHT_SKILL = "initial_skill.md"
-"""File with the live skill, beside ``NIGHT_TASKS``."""
+"""Name of the file with the live skill, in the same folder as ``NIGHT_TASKS``."""
 
 
 class EvaluationRequest(Struct, frozen=True, kw_only=True):
-    """What is scored, as the command line names it."""
+    """What an evaluation scores, as the command line names it."""
 
     skills: Sequence[Path]
     """Skill files, or folders with a ``SKILL.md``."""
     targets: Sequence[str]
-    """``backend`` or ``backend:model`` each; none means the training file's own."""
+    """The targets, each ``backend`` or ``backend:model``; () means the target of the training file."""
     bare: bool = False
-    """Score the agent without a skill as well, first."""
+    """Whether the agent without a skill is scored too, first."""
     split: str = "test"
     limit: int = 0
-    """Most items; 0 means every item of the split."""
+    """Maximum number of items; 0 means every item of the split."""
 
 
 def build_environment(
     table: Table, config: Mapping[str, Any] | None = None, *, workspace: Workspace | None = None
 ) -> SkillEnv:
-    """Return the environment of an ``[env]`` table: by ``name``, or from a ``file``; the rest are its options.
+    """Return the environment of an ``[env]`` table, chosen by ``name`` or from a ``file``; other keys are its options.
 
-    An adapter of the reference takes fields of the training ``config`` as arguments too; its table comes first. The
-    user's tasks are scored by the judges that the settings of ``workspace`` configure. Raises ``UsageError`` naming
-    what is unknown.
+    An adapter for the reference implementation also takes fields of the training ``config`` as arguments; its table has
+    precedence. The judges in the settings of ``workspace`` score the user's tasks. Raises ``UsageError``, naming what
+    is unknown.
     """
     from skillopt_sleep.train.environments import load_environment, make_environment
 
@@ -80,7 +80,7 @@ def build_environment(
 
 
 def build_role(workspace: Workspace, role: Role, table: Table) -> Backend:
-    """Return the backend of a ``[target]`` or ``[optimizer]`` table; the settings decide what the table leaves open."""
+    """Return the backend of a ``[target]`` or ``[optimizer]`` table; the settings supply what the table leaves out."""
     name, model = get_role(workspace, role)
     chosen = str(table.get("backend") or name)
     own = {key: value for key, value in table.items() if key != "backend"}
@@ -125,9 +125,9 @@ def write_training_page(summary: Mapping[str, Any]) -> Path:
 
 
 def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> str:
-    """Write the user's own tasks and their live skill into ``folder``; return the text of the skill.
+    """Write the user's tasks and the live skill into ``folder``; return the text of the skill.
 
-    A run that began in ``out_root`` keeps the files it began with, although later nights find more. Raises
+    A run that was started in ``out_root`` keeps its files, although later nights find more tasks. Raises
     ``UsageError`` when there are no tasks.
     """
     from skillopt_sleep.mining.task_file import encode_tasks
@@ -165,7 +165,7 @@ def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> st
 def open_evaluation(
     workspace: Workspace, recipe: Recipe, request: EvaluationRequest, progress: Progress | None = None
 ) -> Iterator[Evaluation]:
-    """Yield the evaluation of a request; its backends are closed when the context is left. Raises ``UsageError``."""
+    """Yield the evaluation of a request, and close its backends on leaving. Raises ``UsageError``."""
     from skillopt_sleep.train.evaluate import Evaluation
     from skillopt_sleep.train.recipe import merge_role
 
@@ -206,9 +206,9 @@ def open_evaluation(
 
 
 def name_evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: Sequence[Item]) -> Path:
-    """Return the folder of paid replies: one for everything that changes a score, so that no reply is paid for twice.
+    """Return the path of the folder of paid replies, equal for equal evaluations, so that no reply is paid for twice.
 
-    That is the items, how the environment asks and scores, the skills, and each backend with its options.
+    The path depends on the items, how the environment asks and scores, the skills, and each backend with its options.
     """
     from skillopt_sleep.train.identity import digest_of, get_client_traits, get_env_traits
 
@@ -227,7 +227,7 @@ def name_evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: 
 
 
 def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:
-    """Run an evaluation, replies kept in ``folder``; ``max_calls`` replaces its cap. Raises as ``evaluate`` does."""
+    """Run an evaluation with its replies in ``folder``; ``max_calls`` replaces its cap. Raises as ``evaluate`` does."""
     from skillopt_sleep.storage.ledger import open_training_folder
     from skillopt_sleep.train.evaluate import evaluate
 
@@ -238,7 +238,7 @@ def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None =
 
 
 def parse_target(flag: str, spec: str) -> dict[str, Json]:
-    """Parse ``backend`` or ``backend:model`` into the table of a role. Raises ``UsageError``."""
+    """Return the role's table for ``backend`` or ``backend:model``. Raises ``UsageError``."""
     backend, _, model = spec.partition(":")
     if not backend:
         raise UsageError(f"{flag} {spec!r}: expected a backend, or backend:model, such as openai:the-small-one")
@@ -247,7 +247,7 @@ def parse_target(flag: str, spec: str) -> dict[str, Json]:
 
 
 def _read_skills(paths: Sequence[Path], *, bare: bool) -> dict[str, str]:
-    """Return the skills by the shortest names that tell them apart."""
+    """Return the skills, by the shortest names that distinguish them."""
     found: dict[str, str] = {"(no skill)": ""} if bare else {}
     texts = {}
     for path in paths:

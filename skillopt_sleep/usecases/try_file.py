@@ -62,33 +62,33 @@ if TYPE_CHECKING:
     Wave = Sequence[tuple[RuleTrial[TaskRecord], TaskRecord, int]]
 
 MOST_REQUESTS = 40
-"""Requests that a file is tried on by default."""
+"""Default number of requests that a file is tried on."""
 LEAST_REQUESTS = -(-PROVEN // WINS_A_REQUEST)
-"""With fewer different requests nothing can be shown: one counts at most twice."""
+"""Minimum number of different requests; with fewer, nothing can be shown, as a request counts at most twice."""
 FOLDER, REPORT, SKILL = "tries", "report.json", "SKILL.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TryPlan:
-    """A file to try, its rules, the requests to try it on, and the price."""
+    """The plan for trying a file: its rules, the requests to try it on, and the price."""
 
     name: str
-    """Names the trial in the ledger and its folder: the same files and models continue the same trial."""
+    """Name of the trial in the ledger and of its folder; the same files and models continue the same trial."""
     document: Document
     other: Document
-    """What the whole file is compared with: the other file, or none."""
+    """What the whole file is compared with: the other file, or no file."""
     spans: tuple[tuple[int, int], ...]
-    """Where the rules stand in the region of the file; none when two files are compared."""
+    """Start and end of each rule in the file's region; () when two files are compared."""
     tasks: tuple[TaskRecord, ...]
     touched: tuple[Mapping[str, int], ...]
-    """For each rule and task, the words they share; a task that a rule was learnt from never tries it."""
+    """For each rule, the number of words it shares with each task, except tasks that the rule was learnt from."""
     night: NightPlan
     price: Expected
     paid: int
-    """Calls that earlier runs of the same trial have paid for."""
+    """Number of calls that earlier runs of the same trial have paid for."""
 
     def leave_out(self, numbers: Sequence[int]) -> Candidate:
-        """Return the file without these rules."""
+        """Return the file without the rules of these numbers."""
         text = read_region(self.document)
         for number in sorted(numbers, reverse=True):
             start, end = self.spans[number]
@@ -96,7 +96,7 @@ class TryPlan:
         return Candidate(documents=(replace_region(self.document, text),))
 
     def line_up(self) -> list[PartTrial[TaskRecord]]:
-        """Return a new trial of the whole file and of each of its rules."""
+        """Return new trials: one of the whole file, and one of each rule."""
         requests = {task.id: group_of(task) for task in self.tasks}
         step = self.night.step
         pairs = PairedPlan(
@@ -121,9 +121,9 @@ def plan_try(
     given: tuple[TaskRecord, ...] | None = None,
     limit: int = MOST_REQUESTS,
 ) -> TryPlan:
-    """Decide everything about a trial before its first call, the price included. Writes nothing.
+    """Return the plan for trying a file, price included, before the first call. Writes nothing.
 
-    Raises ``UsageError`` for a file that is missing or empty and for too few requests, and ``Refused`` for one that
+    Raises ``UsageError`` for a file that is missing or empty and for too few requests, and ``Refused`` for a file that
     cannot be used.
     """
     document = _read_document(path)
@@ -161,7 +161,7 @@ def plan_try(
 def run_try(workspace: Workspace, plan: TryPlan, progress: Progress | None = None) -> TryReport:
     """Try the file, and store the report in the project's ``.skillopt-sleep/tries``; nothing else changes.
 
-    Run again, it continues, and no reply is paid for twice. Raises ``NightRunning``, ``FatalBackend``, and
+    A second run continues the first, and no reply is paid for twice. Raises ``NightRunning``, ``FatalBackend``, and
     ``BudgetSpent`` when not one pair could be paid for.
     """
     with lock_night(workspace.data_dir):
@@ -189,15 +189,15 @@ class _Trial:
     plan: TryPlan
     models: Models
     gone: list[int] = field(default_factory=list)
-    """Rules that did harm and were taken out."""
+    """Numbers of the rules that did harm and were taken out."""
     sittings: int = 0
-    """How often answers of an earlier sitting were met."""
+    """How many times answers were found to come from an earlier run."""
     known: dict[tuple[str, int], ReplayResult] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
-    """The number of the rule that each trial leaves out; the whole file has none."""
+    """For each rule's trial, by its id(), the number of the rule that it leaves out."""
 
     def run(self) -> list[PartTrial[TaskRecord]]:
-        """Try the whole file, then its rules together; a cap that comes first is noted in each as ``cut``."""
+        """Try the whole file, then its rules together; return the trials, with a cap that was reached in ``cut``."""
         whole, *rules = trials = self.plan.line_up()
         self.numbers = {id(rule): number for number, rule in enumerate(rules)}
         try_parts([whole], self.measure, take_out=lambda _: None)
@@ -210,12 +210,12 @@ class _Trial:
         return trials
 
     def take_out(self, rule: PartTrial[TaskRecord]) -> None:
-        """Leave a harmful rule out of the base; what was replayed on the old one is no replay of the new one."""
+        """Remove a harmful rule from the base, and forget the replays with the old base."""
         self.gone.append(self.numbers[id(rule)])
         self.known.clear()
 
     def measure(self, wave: Wave) -> list[PairRow]:
-        """Replay and judge pairs; where the base was answered in an earlier sitting, both arms are replayed anew."""
+        """Return judged pairs; when an earlier run answered the base of a pair, both arms are replayed anew."""
         apart = SAMPLES_PER_BASE * (len(self.gone) + SAMPLES_PER_BASE * self.sittings)
         rows = measure_rules(
             [(self._leave_out(trial), task, sample + apart) for trial, task, sample in wave],
@@ -237,7 +237,7 @@ class _Trial:
 
 
 def _read_document(path: Path) -> Document:
-    """Read a file to try; of a folder, its SKILL.md."""
+    """Return the document in a file, or in the SKILL.md of a folder."""
     place = path.expanduser().absolute()
     place = place / SKILL if place.is_dir() else place
     content = read_regular(place.resolve())
@@ -254,9 +254,9 @@ def _read_document(path: Path) -> Document:
 
 
 def _choose_requests(workspace: Workspace, night: NightPlan, limit: int) -> tuple[TaskRecord, ...]:
-    """Return one task of each request, the latest first; none that is sealed, or whose judge is missing.
+    """Return one task of each request, latest first; tasks that are sealed, or whose judge is missing, are left out.
 
-    Raises ``UsageError`` when there are too few to show anything.
+    Raises ``UsageError`` when there are too few requests to show anything.
     """
     archived = workspace.archive.tasks(workspace.scope)
     if night.mining.given is not None:
@@ -284,7 +284,7 @@ def _choose_requests(workspace: Workspace, night: NightPlan, limit: int) -> tupl
 def _count_shared(
     workspace: Workspace, document: Document, spans: Sequence[tuple[int, int]], tasks: Sequence[TaskRecord]
 ) -> Iterator[Mapping[str, int]]:
-    """Yield for each rule how many words it shares with each task that it was not learnt from."""
+    """Yield, for each rule, the number of words it shares with each task that it was not learnt from."""
     learnt = {
         strip_list_mark(edit.text): edit.task_ids
         for adoption in read_adoptions(workspace.database)

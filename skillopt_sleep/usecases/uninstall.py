@@ -1,7 +1,7 @@
 """Remove what this program keeps: of single sessions, or everything that it left on the machine.
 
-What cannot be removed, or is not ours, is named exactly, with the way to remove it. A forgotten session is never read
-again. An uninstallation is checked as a whole first, then reported step by step.
+Whatever cannot be removed, or is not ours, is named exactly, with the way to remove it. A forgotten session is never
+read again. An uninstallation is checked as a whole before anything is removed, then reported step by step.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ OWN_FILE = re.compile(
     r"sleep\.db\S*|(schedule|daemon|laid)\.json|daemon\.log(\.\d+)?|(night|daemon|adopt)\.(lock|held)"
     r"|handoff\.key|waiting\.txt|morning\.tsv|\.\S+\.skillopt-\S+|\.skillopt-sleep-room-\S+"
 )
-"""Files of ours in the data folder, temporary ones among them."""
+"""Matches the names of our files in the data folder, including temporary ones."""
 UNMISTAKABLE = re.compile(r"sleep\.db|laid\.json|handoff\.key|(night|daemon|adopt)\.lock")
-"""Files that prove a data folder ours: without one of them, or our marketplace, it is somebody else's."""
+"""Matches names of files that prove that a data folder is ours; without one of them, or our marketplace, it is not."""
 OWN_WITHIN = {
     "children": re.compile(r"[0-9a-f]{12}\.jsonl\S*"),
     "evals": re.compile(r"[0-9a-f]{16,64}"),
 }
-"""Folders in the data folder, and what in them is ours."""
+"""For each of our folders in the data folder, a pattern for the names of our files in it."""
 OWN_REPORTS = frozenset({".gitignore", "index.html", "nights", "handoff"})
-"""What is ours in the ``.skillopt-sleep`` of a project."""
+"""Names of our files and folders in a project's ``.skillopt-sleep``."""
 MARKET_NEEDED = frozenset({"market", "laid.json"})
-"""What stays of the data while an agent may still run the plugin from it."""
+"""Names in the data folder that stay while an agent may still run the plugin from it."""
 
 
 class Removal:
@@ -67,7 +67,7 @@ class Removal:
         self._rules = rules
         self._data = data
         self._stays: list[str] = []
-        """What stays against the user's wish, a line each."""
+        """What stays against the user's wish, one line each."""
         self._removed_from: list[CodingAgent] = []
         self._live: tuple[Adoption, ...] = ()
         self._reports: tuple[Path, ...] = ()
@@ -77,15 +77,15 @@ class Removal:
 
     @property
     def has_data(self) -> bool:
-        """Whether there is anything to delete."""
+        """Whether there is any data to delete."""
         return bool(self._reports or find_own_data(self._workspace.data_dir))
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        """Hold the locks that must be free, having checked everything that could stand in the way.
+        """On entering, check everything that could prevent the removal and take the locks; release them on leaving.
 
-        Raises ``NightRunning`` where data is to go and a night or a daemon uses it, ``Refused`` where the data is a
-        link or live rules need it, and ``DiskError`` where rules or data are to go and the database cannot be read.
+        Raises ``NightRunning`` when a night or a daemon uses data to be deleted, ``Refused`` when the data folder is a
+        link or live rules need it, and ``DiskError`` when the database is needed and cannot be read.
         """
         folder = self._workspace.data_dir
         with contextlib.ExitStack() as locks:
@@ -116,7 +116,7 @@ class Removal:
             yield from self._attempt("the data", self._delete_data(plugin_stays=len(self.failed) > before))
 
     def kept(self) -> Iterator[str]:
-        """Yield what is still there, each with the way to remove it."""
+        """Yield a line for each thing that is left, with the way to remove it."""
         import platformdirs
 
         workspace = self._workspace
@@ -140,7 +140,7 @@ class Removal:
         yield "the program itself: uv tool, pipx or pip, whichever installed it, with: uninstall skillopt-sleep"
 
     def _read_database(self) -> None:
-        """Find the live rules, and our folder in every project that had a night."""
+        """Read from the database the live rules, and our folder in every project that had a night."""
         from skillopt_sleep.storage.live_files import read_adoptions
 
         if not (self._workspace.data_dir / DATABASE).exists():
@@ -169,7 +169,7 @@ class Removal:
         yield from unseen
 
     def _revert_rules(self) -> Iterator[str]:
-        """Revert night after night, the latest first; what cannot be reverted stays and is named with the reason."""
+        """Revert the adopted nights, latest first; rules that cannot be reverted stay and are named with the reason."""
         from skillopt_sleep.storage.adoption import revert
 
         for night in dict.fromkeys(adoption.night for adoption in reversed(self._live)):
@@ -183,7 +183,7 @@ class Removal:
             announce(self._workspace)
 
     def _note_unreverted(self, night: str, error: SleepError) -> None:
-        """Note rules that could not be reverted; they need the data, unless their project is gone for good."""
+        """Note the rules that could not be reverted, which need the data unless their project is gone for good."""
         files = {adoption.path: adoption.project for adoption in self._live if adoption.night == night}
         gone = sorted({project for project in files.values() if not Path(project).is_dir()})
         if gone:
@@ -216,7 +216,7 @@ class Removal:
 
 
 def find_own_data(folder: Path) -> tuple[Path, ...]:
-    """Return everything of ours in a data folder; a folder stands for all that is in it. Raises ``DiskError``."""
+    """Return all our files in a data folder, and folders that are ours as a whole. Raises ``DiskError``."""
     there = _list_folder(folder)
     if not is_market(folder / MARKET_FOLDER) and not any(UNMISTAKABLE.fullmatch(path.name) for path in there):
         return ()
@@ -229,7 +229,7 @@ def find_own_data(folder: Path) -> tuple[Path, ...]:
 
 
 def _delete(folder: Path, own: Collection[Path]) -> bool:
-    """Delete our files, then each empty folder. Returns whether the folder is gone. Raises ``DiskError``."""
+    """Delete our files, then each empty folder; return whether the data folder is gone. Raises ``DiskError``."""
     for path in own:
         try:
             if path.is_dir() and not path.is_symlink():
@@ -249,7 +249,7 @@ def _delete(folder: Path, own: Collection[Path]) -> bool:
 
 
 def _list_folder(folder: Path) -> list[Path]:
-    """Return the entries of a folder; none behind a link."""
+    """Return the entries of a folder; [] for a link."""
     try:
         return [] if folder.is_symlink() or not folder.is_dir() else sorted(folder.iterdir())
     except OSError as error:
@@ -257,11 +257,11 @@ def _list_folder(folder: Path) -> list[Path]:
 
 
 MOST_NAMED = 5
-"""Sessions named when a prefix fits several."""
+"""Maximum number of sessions that a message names when a prefix fits several."""
 
 
 class Forgotten(Struct, frozen=True, kw_only=True):
-    """What was deleted of some sessions, and where words of theirs may still be."""
+    """What was deleted of some sessions, and the places where words from them may still be."""
 
     sessions: tuple[SessionName, ...]
     deleted: Deleted
@@ -270,9 +270,9 @@ class Forgotten(Struct, frozen=True, kw_only=True):
 
 
 def find_sessions(workspace: Workspace, name: str) -> tuple[SessionName, ...]:
-    """Return the session with this id, or the only one whose id begins so; every one for "".
+    """Return the session with this id, or the only one whose id begins with it; all sessions for "".
 
-    Raises ``UsageError`` when there is none, or more than one.
+    Raises ``UsageError`` when there is no such session, or more than one.
     """
     if not (workspace.data_dir / DATABASE).exists():
         raise UsageError(f"nothing is kept in {workspace.data_dir}, so there is nothing to forget")
@@ -293,7 +293,7 @@ def find_sessions(workspace: Workspace, name: str) -> tuple[SessionName, ...]:
 
 
 def forget_sessions(workspace: Workspace, sessions: Sequence[SessionName]) -> Forgotten:
-    """Delete all that is kept of the sessions, also from the copy of the database and from its free space.
+    """Delete all that is kept of the sessions, also from the database's copy and its free space.
 
     Raises ``NightRunning`` while a night uses them, and ``DiskError``.
     """
@@ -345,7 +345,7 @@ def _list_proposals(workspace: Workspace, nights: Collection[str]) -> list[str]:
 
 
 def _list_reports(workspace: Workspace, nights: Collection[str]) -> list[str]:
-    """Name the report of each night that used the sessions, and what a night keeps that is not finished."""
+    """Return a line for the report of each night that used the sessions, and for what an unfinished night keeps."""
     rows = workspace.database.rows("SELECT id, project, state FROM nights ORDER BY started_at")
     lines = []
     for row in rows:
@@ -359,7 +359,7 @@ def _list_reports(workspace: Workspace, nights: Collection[str]) -> list[str]:
 
 
 def _list_leftovers(workspace: Workspace) -> list[str]:
-    """Name what an earlier repair put aside, undecided edits, and the agents' own files."""
+    """Return a line for each thing left: files put aside by a repair, undecided edits, and the agents' own files."""
     aside = sorted(path for path in workspace.data_dir.glob("*damaged*") if path.is_file())
     lines = [f"{path}: put aside by a repair; delete it" for path in aside]
     rows = workspace.database.rows(
@@ -376,6 +376,6 @@ def _list_leftovers(workspace: Workspace) -> list[str]:
 
 
 def describe_session(session: SessionName) -> str:
-    """Return one line that tells a session from the others."""
+    """Return one line that distinguishes the session from others."""
     day = session.ended_at[:10] or "undated"
     return f"{session.session_id} ({session.source}, {day}, {session.prompts} prompts, {excerpt(session.cwd, 80)})"

@@ -1,9 +1,9 @@
-"""Upkeep of what we keep on disk: copies of the database, pruning, repair, and folders that nobody else may read.
+"""Maintain what this program keeps on disk: copies of the database, pruning, repair, and private folders.
 
-After a night or an adoption a failure here, even a fault in a template, is reported and ends nothing. Our folders hold
-words of the user's sessions; an earlier version, a copy, a loose umask or a project's own files may have left them open
-to other users or to git.
-``doctor`` lists what it finds, and the next night closes it.
+After a night or an adoption, a failure here, even in a template, is reported and ends nothing. Our folders contain
+words from the user's sessions; an earlier version, a copy, a loose umask or a project's own files may have left them
+open to other users or to git.
+``doctor`` lists such folders, and the next night makes them private.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 
 
 def settle(workspace: Workspace) -> None:
-    """After live files have changed: tell the plugins what waits, bring the pages up to date, copy the database."""
+    """Update, after live files have changed, what the plugins show, the pages and the copy of the database."""
     announce(workspace)
     _attempt(workspace, lambda: write_pages(workspace))
     _attempt(workspace, lambda: back_up_database(workspace.database))
 
 
 def tidy(workspace: Workspace) -> None:
-    """After a night: settle, and delete old nights."""
+    """Do what ``settle`` does, after a night, and delete old nights."""
     settle(workspace)
     _attempt(workspace, lambda: _prune_nights(workspace))
 
 
 def repair(workspace: Workspace) -> tuple[RepairReport | None, tuple[str, ...]]:
-    """Save what can be saved of a damaged database, and give up changes of live files that were left half done.
+    """Save what can be saved of a damaged database, and abandon changes of live files that were left half done.
 
-    The report is None when the database is whole. Raises ``NightRunning`` while a night uses it, ``Refused`` while an
-    adopt does, and ``DiskError``.
+    Returns a report, or None for an intact database. Raises ``NightRunning`` while a night uses it, ``Refused`` during
+    an adoption, and ``DiskError``.
     """
     with lock_night(workspace.data_dir), lock_changes(workspace.data_dir):
         path = workspace.data_dir / DATABASE
@@ -91,14 +91,14 @@ def _prune_nights(workspace: Workspace) -> None:
 
 OWN_FOLDER = ".skillopt-sleep"
 OPEN = 0o077
-"""The permissions of everybody but the owner."""
+"""Permission bits of everybody but the owner."""
 OWN_NAMES = frozenset({*OWN_WITHIN, MARKET_FOLDER, ".market-new", ".gitignore"})
 
 
 def secure_folders(data_dir: Path, project: Path) -> Iterator[str]:
-    """Close our folders to others, hide a data folder from the git project it lies in, and yield what was done.
+    """Make our folders private, hide a data folder inside a git project from git, and yield a line for each thing done.
 
-    A data folder that also holds somebody else's files is left as it is, and a line says so.
+    A data folder that also contains somebody else's files is left unchanged, and a line says so.
     """
     try:
         for folder in _find_open(data_dir, project):
@@ -111,7 +111,7 @@ def secure_folders(data_dir: Path, project: Path) -> Iterator[str]:
 
 
 def list_open_folders(data_dir: Path, project: Path) -> Iterator[str]:
-    """Yield which of our folders others or git can see, and what mends it; nothing is changed."""
+    """Yield a line for each of our folders that others or git can see, with the remedy; nothing is changed."""
     with suppress(OSError):
         for folder in _find_open(data_dir, project):
             yield f"{folder} is open to others (mode {_read_mode(folder):04o}); the next night closes it, or: chmod 700"
@@ -119,7 +119,7 @@ def list_open_folders(data_dir: Path, project: Path) -> Iterator[str]:
 
 
 def _find_open(data_dir: Path, project: Path) -> Iterator[Path]:
-    """Yield our folders that are open and hold nothing of others."""
+    """Yield our folders that are open to others and contain no files of others."""
     if _is_open(project / OWN_FOLDER):
         yield project / OWN_FOLDER
     if _is_open(data_dir) and not _list_shared(data_dir):
@@ -127,7 +127,7 @@ def _find_open(data_dir: Path, project: Path) -> Iterator[Path]:
 
 
 def _list_unmendable(data_dir: Path, project: Path) -> Iterator[str]:
-    """Yield what only the user can mend: a data folder shared with other files, and reports that git tracks."""
+    """Yield what only the user can correct: a data folder shared with other files, and reports that git tracks."""
     with suppress(OSError):
         if shared := _list_shared(data_dir):
             problems = {"others can read it": _is_open(data_dir), "git can see it": _lies_in_git(data_dir)}
@@ -149,7 +149,7 @@ def _lies_in_git(folder: Path) -> bool:
 
 
 def _list_shared(data_dir: Path) -> list[str]:
-    """List the files in a data folder that are not ours."""
+    """Return the files in a data folder that are not ours."""
     if not data_dir.is_dir() or data_dir.is_symlink():
         return []
     return [path.name for path in data_dir.iterdir() if not _is_own(path)]
@@ -160,7 +160,7 @@ def _is_own(path: Path) -> bool:
 
 
 def _is_open(folder: Path) -> bool:
-    """Tell whether a folder of this user's is open to others; a link is never followed, and /tmp is meant to be."""
+    """Return whether a folder of this user is open to others; links are not followed, and /tmp does not count."""
     if sys.platform == "win32" or not os.path.lexists(folder):
         return False
     status = folder.lstat()

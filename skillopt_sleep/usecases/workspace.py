@@ -1,7 +1,7 @@
-"""The workspace: everything one invocation works on, as a frozen value that opens its stores when they are first used.
+"""The workspace: everything that one invocation works on, as a frozen value that opens each store at its first use.
 
-Use cases are functions over it. Whether anything is written is decided once, by `dry_run` when the workspace is made,
-so no order of calls can change it.
+Use cases are functions of a workspace. Its field ``dry_run`` decides once whether anything is written, so no order
+of calls can change that.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from skillopt_sleep.storage.trials import MomentProofs, RejectedEditStore, TrialStore
 
 CHOICES = {Kind.AGENT: ("auto",), Kind.SOURCE: ("auto", "all")}
-"""Words that a setting may hold in place of a plugin's name."""
+"""Words that a setting may contain instead of a plugin's name."""
 
 DATABASE = "sleep.db"
 """The database file in the data folder."""
 
 
 def describe_fault(error: Exception) -> str:
-    """Name a fault of this program in one line, with the place to report."""
+    """Return one line on a bug of this program, with the place to report it."""
     at = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(at.filename).name}:{at.lineno}"
     return f"a fault of this program, which cost no result; please report it: {type(error).__name__}: {error} ({place})"
@@ -51,25 +51,25 @@ def describe_fault(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Settings, environment and project of one invocation, and this user's stores.
+    """Settings, environment and project of one invocation, and the user's stores.
 
     Raises ``UsageError`` when the settings name an agent, or have a table of an adapter, that does not exist.
     """
 
     settings: Settings
     origins: Origins
-    """Where each setting came from."""
+    """For each setting, where its value came from."""
     env: Mapping[str, str]
-    """The environment variables, a copy."""
+    """A copy of the environment variables."""
     project: Path
-    """The project folder, absolute."""
+    """The absolute path of the project folder."""
     clock: SystemClock = field(default_factory=SystemClock)
     dry_run: bool = False
-    """Work on a copy of the database, and write nothing."""
+    """Whether to work on a copy of the database and write nothing."""
     notify: Callable[[str], None] = lambda _line: None
-    """Takes each notice for the user, one line: what was repaired or could not be done besides the answer."""
+    """Receives each notice for the user, one line on what was repaired or could not be done."""
     wrap_backend: Callable[[Role, Backend], Backend] = lambda _role, backend: backend
-    """Applied to every backend that is built; measurements and tests watch the calls here."""
+    """Wraps every backend that is built, so that measurements and tests can watch its calls."""
 
     def __post_init__(self) -> None:
         for kind in map(Kind, TABLES):
@@ -78,35 +78,35 @@ class Workspace:
         self.require_named(Kind.AGENT, "agent")
 
     def require_named(self, kind: Kind, setting: str) -> None:
-        """Raise ``UsageError``, with the place of the setting, when it names no plugin of that kind."""
+        """Raise ``UsageError``, naming the place of the setting, when the setting names no plugin of this kind."""
         name, origin = getattr(self.settings, setting), self.origins.get(setting, "default")
         where = "" if origin in {"default", "flag"} else f"{origin}: {setting} = {name!r}: "
         require(kind, name, where=where, besides=CHOICES.get(kind, ()))
 
     def make_dry_run(self) -> Workspace:
-        """This workspace if it is a dry run, else one that writes nothing."""
+        """Return this workspace if it is a dry run, else a copy that writes nothing."""
         return self if self.dry_run else replace(self, dry_run=True)
 
     def open_for_looking(self) -> Workspace:
-        """This workspace, or a dry run where the database is missing or cannot be written, as in an agent's sandbox."""
+        """Return this workspace, or a dry run when the database is missing or read-only, as in an agent's sandbox."""
         path = self.data_dir / DATABASE
         return self if all(os.access(place, os.W_OK) for place in (path, path.parent)) else self.make_dry_run()
 
     @property
     def scope(self) -> str:
-        """The folder whose sessions are looked at, "" for all of them."""
+        """The folder whose sessions are used; "" for all sessions."""
         return "" if self.settings.scope == "all" else str(self.project)
 
     @cached_property
     def project_scope(self) -> ProjectScope:
-        """Tells which sessions are looked at: those of the project with its worktrees and clones, or all."""
+        """The rule for which sessions are used: those of the project with its worktrees and clones, or all."""
         from skillopt_sleep.storage.projects import ProjectScope
 
         return ProjectScope(self.scope, self.inbox.folders)
 
     @cached_property
     def data_dir(self) -> Path:
-        """The folder with this user's own data."""
+        """The folder with this program's data of the user."""
         if self.settings.data_dir:
             return Path(self.settings.data_dir).expanduser().absolute()
         import platformdirs
@@ -115,16 +115,16 @@ class Workspace:
 
     @cached_property
     def redactor(self) -> Redactor:
-        """The redactor, which knows the secrets of this environment."""
+        """The redactor, which knows the secrets in this environment."""
         from skillopt_sleep.safety.redaction.redactor import Redactor
 
         return Redactor(values=secrets(self.env))
 
     @cached_property
     def database(self) -> Database:
-        """The user's database, created if need be; a copy of it in a dry run.
+        """The user's database, created when missing; in a dry run, a copy.
 
-        Live files that a killed adopt or revert left half changed are restored first, in a dry run as well.
+        Before, live files that a killed adopt or revert left half changed are restored, even in a dry run.
         """
         path = self.data_dir / DATABASE
         database = Database(path, extra_schema=staging.SCHEMA, as_copy=self.dry_run)
@@ -145,62 +145,62 @@ class Workspace:
 
     @cached_property
     def inbox(self) -> SessionInbox:
-        """The sessions read so far, and which of them wait to be mined."""
+        """The store of the sessions read so far, and of which of them wait to be mined."""
         return SessionInbox(self.database)
 
     @cached_property
     def steps(self) -> StepArchive:
-        """What the agent did in the sessions that have moments."""
+        """The store of the steps of sessions that have moments."""
         from skillopt_sleep.storage.steps import StepArchive
 
         return StepArchive(self.database)
 
     @cached_property
     def archive(self) -> TaskArchive:
-        """The tasks mined so far."""
+        """The store of the tasks that were mined so far."""
         return TaskArchive(self.database)
 
     @cached_property
     def proofs(self) -> MomentProofs:
-        """What is known of the references of moments."""
+        """The store of the proofs of references at moments."""
         from skillopt_sleep.storage.trials import MomentProofs
 
         return MomentProofs(self.database)
 
     @cached_property
     def rejected(self) -> RejectedEditStore:
-        """The edits a gate rejected."""
+        """The store of the edits that a gate rejected."""
         from skillopt_sleep.storage.trials import RejectedEditStore
 
         return RejectedEditStore(self.database)
 
     @cached_property
     def trials(self) -> TrialStore:
-        """Undecided edits with their tallies, and the error account."""
+        """The store of undecided edits with their tallies, and of the error account."""
         from skillopt_sleep.storage.trials import TrialStore
 
         return TrialStore(self.database)
 
     @cached_property
     def approvals(self) -> Approvals:
-        """The commands the user approved for scoring replays."""
+        """The store of the commands that the user approved for scoring replays."""
         from skillopt_sleep.storage.questions import Approvals
 
         return Approvals(self.database)
 
     @cached_property
     def staging(self) -> ProposalStaging:
-        """Proposals and adoptions."""
+        """The store of proposals and adoptions."""
         return ProposalStaging(self.database, project=self.project, clock=self.clock)
 
     @cached_property
     def questions(self) -> QuestionBox:
-        """The folder where the handoff backend leaves its questions."""
+        """The store in which the handoff backend leaves its questions."""
         return QuestionBox(self.project, self.data_dir)
 
     @cached_property
     def journal(self) -> NightJournal:
-        """The nights and their reports, which are redacted before they reach the disk."""
+        """The store of nights and their reports, which are redacted before they are written."""
         from skillopt_sleep.reports.page import render_diagnostics, render_evidence
 
         def render_markdown(report: NightReport) -> bytes:
