@@ -1,4 +1,4 @@
-"""Trains a skill document on a dataset while both models stay as they are: the public API of the library.
+"""The library's public API: train a skill document on a dataset while both models stay as they are.
 
 ::
 

@@ -1,7 +1,7 @@
 """Scores short answers without a model: exact match, word F1, pattern, choice or number.
 
-What a model only thought is not part of its answer. ``find_flaw`` finds references that no answer could meet, before
-anything is paid.
+Text in which a model thinks aloud is removed before scoring. ``find_flaw`` finds references that no answer could
+match, before any model call is paid.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from skillopt_sleep.model.text import excerpt, fold
 
 
 class Scoring(enum.StrEnum):
-    """The rule that makes an answer right; the value is its name in settings and items."""
+    """A rule by which a response counts as right; each value is the rule's name in settings and items."""
 
     EXACT = "exact"
-    """Equal to one of the answers, ignoring case, punctuation, articles and white space."""
+    """Right if the response equals one of the answers, ignoring case, punctuation, articles and white space."""
     CONTAINS = "contains"
-    """Contains one of the answers. Only for data once scored so: a response that lists everything is right."""
+    """Right if the response contains one of the answers. To be avoided: a response that lists everything is right."""
     F1 = "f1"
-    """Word F1 with one of the answers is at least ``pass_at``."""
+    """Right if the word F1 of the response with one of the answers is at least ``pass_at``."""
     REGEX = "regex"
-    """One of the answers, read as a regular expression, matches within the time limit of a pattern."""
+    """Right if one of the answers, read as a regular expression, matches the response within the time limit."""
     CHOICE = "multiple_choice"
-    """Names the right one of ``choices``, by letter or by text."""
+    """Right if the response names the right one of ``choices``, by its letter or its text."""
     NUMERIC = "numeric"
-    """Its number is within ``tolerance`` of one of the answers, relative to the answer."""
+    """Right if the response's number is within ``tolerance`` of one of the answers, relative for answers above 1."""
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """The reference an answer is compared with."""
+    """The reference that a response is scored against, and the rule for scoring."""
 
     answers: tuple[str, ...]
     scoring: Scoring = Scoring.EXACT
     choices: Mapping[str, str] = {}
-    """The texts of a multiple choice, by letter."""
+    """The choices of a multiple-choice question: each choice's text by its letter."""
     tolerance: float = 1e-6
     pass_at: float = 0.8
 
@@ -57,16 +57,16 @@ _FRACTION = re.compile(
     r"(?<![\d/.,])(?P<over>[-+\N{MINUS SIGN}]?\d+(?:\.\d+)?)\s*/\s*(?P<under>\d+(?:\.\d+)?)(?!\s*/|\d)"
 )
 _HASHED = re.compile(r"^####[ \t]*(?P<said>\S*\d\S*)\s*\Z", re.MULTILINE)
-"""Matches the end of a worked sum in data sets such as GSM8K: the number after four hashes."""
+"""Matches the result of a calculation in data sets such as GSM8K: the number after ``####``."""
 _LETTER_FIRST = re.compile(r"\A\W*(?P<letter>[A-Za-z])(?:\W|\Z)")
 _LETTER_NAMED = re.compile(r"\b(?:option|choice|answer)\W+(?:is\W+)?(?P<letter>[A-Z])\b")
 _MARKS = string.punctuation + "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00bf\u00a1"
-"""ASCII punctuation, typographic quotes, dashes and ellipsis, and the Spanish marks."""
+"""The characters ignored as punctuation: ASCII, typographic quotes, dashes and ellipsis, and the Spanish marks."""
 _PUNCTUATION = str.maketrans(dict.fromkeys(_MARKS, " "))
 
 
 def score_answer(response: str, expected: Expected) -> Score:
-    """Score a response; for a wrong one, ``rationale`` names the answers wanted."""
+    """Return the score of a response; if the response is wrong, the score's ``rationale`` names the right answers."""
     response = strip_thinking(response)
     hard, soft = _score(response, expected)
     if hard:
@@ -77,7 +77,7 @@ def score_answer(response: str, expected: Expected) -> Score:
 
 
 def find_flaw(expected: Expected) -> str:
-    """Explain why nothing could be scored against this reference; "" if it is usable."""
+    """Return why no response could be scored against this reference, or "" if the reference is usable."""
     if not any(answer.strip() for answer in expected.answers):
         return "it has no answer to compare with"
     if expected.scoring is Scoring.CHOICE and not expected.choices:
@@ -89,7 +89,7 @@ def find_flaw(expected: Expected) -> str:
 
 
 def find_final_answer(response: str) -> str:
-    """Return the last ``<answer>`` in a response, else what follows ``####`` or the last "Answer:", else all of it."""
+    """Return the last ``<answer>`` in a response, else the text after ``####`` or the last "Answer:", else all text."""
     tagged = _TAGGED.findall(response)
     if tagged:
         return str(tagged[-1]).strip()
@@ -105,7 +105,7 @@ def normalize_answer(text: str) -> str:
 
 
 def compute_word_f1(given: str, wanted: str) -> float:
-    """Return the F1 score, 0 to 1, of the words of two texts in normal form; two empty texts are equal."""
+    """Return the F1 score, 0 to 1, of the words of two normalized texts; the score of two empty texts is 1."""
     a, b = normalize_answer(given).split(), normalize_answer(wanted).split()
     if not a or not b:
         return float(a == b)
@@ -114,7 +114,7 @@ def compute_word_f1(given: str, wanted: str) -> float:
 
 
 def _score(response: str, expected: Expected) -> tuple[bool, float]:
-    """Tell whether the response is right, and its soft score."""
+    """Return whether the response is right, and the soft score of the response."""
     given, answers = find_final_answer(response), expected.answers
     match expected.scoring:
         case Scoring.REGEX:
@@ -135,7 +135,7 @@ def _score(response: str, expected: Expected) -> tuple[bool, float]:
 
 
 def _is_equal(given: str, answer: str) -> bool:
-    """Tell whether two texts are equal in normal form; texts that are all punctuation are compared as they are."""
+    """Tell whether two texts are equal once normalized; an answer of punctuation alone is compared unnormalized."""
     wanted = normalize_answer(answer)
     return normalize_answer(given) == wanted if wanted else fold(given) == fold(answer)
 
@@ -143,7 +143,7 @@ def _is_equal(given: str, answer: str) -> bool:
 def _find_letter(text: str, choices: Mapping[str, str]) -> str | None:
     """Return the letter of the choice that a text names: by its text, a leading letter, or "option B".
 
-    Failing these, the letter of the only choice whose text it contains.
+    If the text names none in these ways, return the letter of the only choice whose text it contains, or None.
     """
     wanted = normalize_answer(text)
     exact = [letter for letter, choice in choices.items() if normalize_answer(choice) == wanted]
@@ -158,7 +158,7 @@ def _find_letter(text: str, choices: Mapping[str, str]) -> str | None:
 
 
 def _is_word(text: str, found: re.Match[str]) -> bool:
-    """Tell whether a leading letter is the word "A" or "I" of a sentence and not the name of a choice."""
+    """Tell whether the leading letter of a text is the word "A" or "I" of a sentence, not the letter of a choice."""
     return found["letter"] in "AaIi" and re.match(r" +[a-z]", text[found.end("letter") :]) is not None
 
 
@@ -168,9 +168,9 @@ def _is_near(given: float | None, expected: Expected) -> bool:
 
 
 def _read_number(text: str) -> float | None:
-    """Return the last number in a text, read with thousands separators, fractions and percent signs.
+    """Return the last number in a text, or None if the text has no number.
 
-    None without any.
+    Thousands separators, fractions and percent signs are understood.
     """
     found = _find_numbers(text)
     if not found:
@@ -205,9 +205,9 @@ def _find_choice_flaw(answer: str, expected: Expected) -> str:
 
 
 def _find_number_flaw(answer: str, expected: Expected) -> str:  # noqa: ARG001  one signature for all
-    """Return why a reference is not one plain number, perhaps with a currency or a unit; "" if it is.
+    """Return why a reference is not one plain number, perhaps with a currency or a unit, or "" if it is one.
 
-    Of several numbers, nobody knows which one is meant.
+    A reference with several numbers is flawed, because nobody knows which number is meant.
     """
     shown = excerpt(answer, 40)
     answer = find_final_answer(answer)

@@ -1,7 +1,8 @@
-"""Handles the clients of a run: how the models of the two roles are named, supplied by the user, and called.
+"""Handles the clients of a run: how the user names or supplies the models of both roles, and how they are called.
 
-A role takes any backend of this program, or any object with the ``chat`` method of the reference's clients. Either way
-every call passes the run's ledger, retries, caps and limits: environments get an ``AskClient``, never the model itself.
+For each role, the user gives a backend of this program, or any object with the ``chat`` method of the reference
+implementation's clients. Every call passes the run's ledger, retries, caps and limits, because environments call the
+model through an ``AskClient``.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ from skillopt_sleep.train.identity import get_client_traits
 from skillopt_sleep.train.ports import ChatClient
 
 CALL_OPTIONS: ContextVar[Mapping[str, Any]] = ContextVar("call_options", default={})  # noqa: B039  never changed
-"""The limits and temperature of the current call in this thread, for a ``chat`` that takes them."""
+"""The options of the current call in this thread, such as token limit and temperature, for ``chat`` methods."""
 SAMPLES = 1000
-"""Sample numbers reserved for one rollout, which may ask the same question several times."""
+"""How many sample numbers are reserved for one rollout, because a rollout may ask the same question several times."""
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
-"""Exceptions of a client that mean a mistake in its code; any other is taken for a transport error."""
+"""Exceptions of a client that show a mistake in the client's code; any other exception counts as a transport error."""
 
 
 def client(name: str, *, model: str = "", **options: Json) -> Backend:
-    """Return the backend of that name, for either role: ``client("openai", model="…")``, claude, codex, simulated, ….
+    """Return a backend by its name, such as openai, claude, codex or simulated: ``client("openai", model="…")``.
 
-    ``options`` are the backend's own; ``env`` overrides variables of the process's environment. Raises ``UsageError``
-    for an unknown name or option.
+    The backend can serve either role. ``options`` are those of the backend; ``env`` overrides environment variables of
+    the process. Raises ``UsageError`` for an unknown name or option.
     """
     table = options | ({"model": model} if model else {})
     own = cast("dict[str, str]", table.pop("env", None) or {})
@@ -57,7 +58,7 @@ def client(name: str, *, model: str = "", **options: Json) -> Backend:
 
 
 def as_backend(given: object, role: str) -> Backend:
-    """Return a client as a backend. Raises ``UsageError`` if it is neither a backend nor a chat client."""
+    """Return a client as a backend. Raises ``UsageError`` if the client is neither a backend nor a chat client."""
     if callable(getattr(given, "complete", None)) and hasattr(given, "name") and hasattr(given, "model"):
         return cast("Backend", given)
     if callable(getattr(given, "chat", None)):
@@ -69,23 +70,23 @@ def as_backend(given: object, role: str) -> Backend:
 
 
 def as_ask(chat_client: ChatClient) -> Ask:
-    """Return a chat client as the ``Ask`` that judges and analysts take; the trainer's own clients already are one."""
+    """Return a chat client as the ``Ask`` that judges and analysts call."""
     return cast("Ask", chat_client) if callable(chat_client) else _ChatAsk(client=chat_client)
 
 
 class OpenAIChatClient:
-    """A model behind the OpenAI protocol, with the name and the arguments of the reference's client.
+    """A client for a model behind the OpenAI protocol, named and called like the reference implementation's client.
 
-    ``base_url`` may be any endpoint that speaks the protocol. With ``azure_endpoint``, ``model`` is the deployment,
-    called through ``api_version``, or without one through Azure's version-less API. The key is ``api_key``, else the
-    variable ``OPENAI_API_KEY`` (``AZURE_OPENAI_API_KEY`` for Azure). ``default_temperature`` applies to calls that name
-    none; without it the model's own default does.
+    ``base_url`` may be any endpoint that speaks the protocol. With ``azure_endpoint``, ``model`` names the deployment;
+    without ``api_version``, Azure's version-less API is called. The key is ``api_key`` or, by default, the environment
+    variable ``OPENAI_API_KEY`` (``AZURE_OPENAI_API_KEY`` for Azure). ``default_temperature`` applies to calls that give
+    no temperature; by default the model chooses.
     """
 
     priced = False
     """False: the client reports no price."""
     takes_limits = True
-    """True: it honours the limit on an answer's length; see ``OpenAIBackend``."""
+    """True: the client obeys the limit on an answer's length; see ``OpenAIBackend``."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class OpenAIChatClient:
         self.sees = self._backend.sees
 
     def __repr__(self) -> str:
-        """Show the model, never the key."""
+        """Return the client's class and model; the key is never shown."""
         return f"OpenAIChatClient({self.model!r})"
 
     @property
@@ -127,13 +128,13 @@ class OpenAIChatClient:
         return self._backend.probe()
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Answer a prompt; see ``ports.Backend``."""
+        """Return the model's reply to a prompt; see ``ports.Backend``."""
         if prompt.temperature is None:
             prompt = msgspec.structs.replace(prompt, temperature=self._temperature)
         return self._backend.complete(prompt)
 
     def close(self) -> None:
-        """Abandon every request."""
+        """Abandon every request that is still waiting for its reply."""
         self._backend.close()
 
     def chat(
@@ -145,7 +146,7 @@ class OpenAIChatClient:
         temperature: float | None = None,
         **_options: Any,  # noqa: ANN401  what the reference's clients take
     ) -> tuple[str, dict[str, int]]:
-        """Return an answer and its usage, outside of any run: no ledger, no retry, no cap."""
+        """Return an answer and its usage, without the ledger, retries and caps of a run."""
         reply = self.complete(
             Prompt(system=system, user=user, max_output_tokens=max_completion_tokens, temperature=temperature)
         )
@@ -154,12 +155,12 @@ class OpenAIChatClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatBackend:
-    """A ``ports.Backend`` that calls a given ``chat`` method, without the options that the method does not take."""
+    """A ``ports.Backend`` that calls a given ``chat`` method with only those options that the method accepts."""
 
     chat: Callable[..., object]
     client: object
     _takes: frozenset[str] | None = field(init=False, repr=False)
-    """The names of the parameters of ``chat``; None means it takes any."""
+    """The names of the parameters of ``chat``; None means that ``chat`` takes any option."""
 
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.chat).parameters.values()
@@ -174,12 +175,12 @@ class ChatBackend:
 
     @property
     def model(self) -> str:
-        """The client's model, "" if it does not say."""
+        """The name of the client's model, or "" if the client does not give one."""
         return str(getattr(self.client, "model", "") or "")
 
     @property
     def sees(self) -> str:
-        """Who is sent the prompts."""
+        """Who receives the prompts, in words for the user."""
         return f"whoever {self.name} asks"
 
     @property
@@ -188,11 +189,11 @@ class ChatBackend:
         return self._takes is None or "max_completion_tokens" in self._takes
 
     def probe(self) -> Health:
-        """Report ready: nothing can be found out without a call."""
+        """Report that the client is ready, because only a call could show that it is not."""
         return Health(ready=True)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Answer a prompt, with its schema put into words; see ``_read_error`` for the client's exceptions."""
+        """Return the reply to a prompt, whose JSON schema is put into words; see ``_read_error`` for exceptions."""
         system, user = prompt.system, prompt.user
         if prompt.schema is not None:
             schema = msgspec.json.encode(prompt.schema).decode()
@@ -214,7 +215,7 @@ class ChatBackend:
         return Reply(text=stripped, model=self.model, usage=_read_usage(usage), latency=time.monotonic() - started)
 
     def close(self) -> None:
-        """Close the client, if it can be closed."""
+        """Close the client if it has a method ``close``."""
         close = getattr(self.client, "close", None)
         if callable(close):
             close()
@@ -224,13 +225,13 @@ class ChatBackend:
 class AskClient:
     """A ``train.ports.ChatClient`` that asks the model of one role through the run's chain of calls.
 
-    The same question asked again within one rollout is another sample; the same rollout repeated after a kill asks for
-    the same samples, so nothing is paid twice.
+    A question repeated within one rollout gets a new sample of the model's answer. A rollout repeated after the process
+    was killed asks for the same samples, so nothing is paid twice.
     """
 
     ask: Ask
     phase: str = ""
-    """The stage its calls are booked under; "" means the ``stage`` each call names."""
+    """The stage that calls are booked under; "" means the ``stage`` that each call names."""
     sample: int = 0
     """The first of the sample numbers reserved for one rollout."""
     max_completion_tokens: int | None = None
@@ -240,7 +241,7 @@ class AskClient:
 
     @property
     def model(self) -> str:
-        """The model asked for."""
+        """The name of the model that is asked."""
         return self.ask.model
 
     def chat(
@@ -256,9 +257,9 @@ class AskClient:
         sample: int = 0,
         **_options: Any,  # noqa: ANN401  what the reference's clients take
     ) -> tuple[str, dict[str, int]]:
-        """Return the model's answer and its usage; see ``train.ports.ChatClient``. ``schema`` asks for JSON.
+        """Return the model's answer and its usage; see ``train.ports.ChatClient``.
 
-        ``sample`` distinguishes equal questions.
+        ``schema`` asks for JSON; ``sample`` distinguishes equal questions.
         """
         limit = self.max_completion_tokens or max_completion_tokens
         prompt = Prompt(
@@ -286,16 +287,16 @@ class AskClient:
 
     @property
     def lost(self) -> SleepError | None:
-        """The error of a call that was lost for good, or None; an error that ends a run takes precedence.
+        """The error of a call that was lost for good, or None; an error that ends the run takes precedence over others.
 
-        A prompt that was too long is not counted: the environment may shorten it and ask again.
+        A call whose prompt was too long does not count as lost: the environment may shorten the prompt and ask again.
         """
         with self._lock:
             errors = [error for lost in self._lost.values() for _, error in lost if not isinstance(error, TooLong)]
         return next((error for error in errors if not isinstance(error, TransientBackend)), next(iter(errors), None))
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Ask with an unchanged prompt, as ``ports.Ask`` does, under the same limits."""
+        """Return the reply to a prompt sent unchanged, as ``ports.Ask`` does, under the same limits as ``chat``."""
         limit = prompt.max_output_tokens or self.max_completion_tokens
         prompt = msgspec.structs.replace(prompt, max_output_tokens=limit)
         token = CALL_OPTIONS.set({"max_completion_tokens": limit or 4096, "stage": phase})
@@ -305,12 +306,12 @@ class AskClient:
             CALL_OPTIONS.reset(token)
 
     def for_rollout(self, *, phase: str, sample: int) -> AskClient:
-        """Return a client for one rollout, whose number the caller gives as ``sample``."""
+        """Return a client for one rollout; ``sample`` is the number of the rollout."""
         own: dict[str, Any] = {"_asked": Counter(), "_lost": {}, "_lock": threading.Lock()}
         return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, **own)
 
     def _count_repeat(self, digest: str) -> int:
-        """Return how often this question was asked before; a question whose call was lost keeps its number."""
+        """Return how often a question was asked before; a question repeated after a lost call keeps its old count."""
         with self._lock:
             if self._lost.get(digest):
                 return self._lost[digest].pop(0)[0]
@@ -321,7 +322,7 @@ class AskClient:
 class TurnClient:
     """The target's client for an environment that rolls out batches: one object for the whole run.
 
-    ``begin`` starts the next attempt, so that the same question in another attempt is another sample.
+    ``begin`` starts the next attempt, so that a question repeated in another attempt gets a new sample.
     """
 
     def __init__(self, ask_client: AskClient) -> None:
@@ -329,11 +330,11 @@ class TurnClient:
 
     @property
     def model(self) -> str:
-        """The model asked for."""
+        """The name of the model that is asked."""
         return self._client.model
 
     def begin(self, *, phase: str, sample: int) -> None:
-        """Start an attempt: assign the calls that follow to it."""
+        """Start an attempt, to which all later calls are assigned."""
         self._current = self._client.for_rollout(phase=phase, sample=sample)
 
     def chat(self, **asked: Any) -> tuple[str, dict[str, int]]:  # noqa: ANN401  what ``AskClient.chat`` takes
@@ -357,7 +358,7 @@ class _ChatAsk:
 
 
 def _describe_usage(reply: Reply) -> dict[str, int]:
-    """Return the usage of a reply, under the reference's names."""
+    """Return the token counts of a reply, under the names that the reference implementation uses."""
     used = reply.usage
     return {
         "prompt_tokens": used.input_tokens,
@@ -368,7 +369,7 @@ def _describe_usage(reply: Reply) -> dict[str, int]:
 
 
 def _read_error(name: str, error: Exception) -> SleepError:
-    """Return what an exception of a client means: a mistake in its code, a refused key, or a lost call."""
+    """Return the error that a client's exception stands for: a mistake in its code, a refused key, or a lost call."""
     message = f"{name} raised {type(error).__name__}: {error}"
     if isinstance(error, PROGRAMMING_ERRORS):
         return UsageError(f"the client {message}; fix its method chat(*, system, user, **options)")
@@ -378,7 +379,7 @@ def _read_error(name: str, error: Exception) -> SleepError:
 
 
 def _read_answer(name: str, answer: object) -> tuple[object, object]:
-    """Return the text and the usage that a client returned. Raises ``UsageError`` for anything else."""
+    """Return the text and the usage from what ``chat`` returned. Raises ``UsageError`` for a value of another form."""
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()

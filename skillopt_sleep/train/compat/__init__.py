@@ -1,9 +1,8 @@
-"""The reference implementation's adapter API, so that environments written for it train here.
+"""The adapter API of the reference implementation, so that environments written for it can be trained on here.
 
-Such an environment needs ``sed s/skillopt/skillopt_sleep.train.compat/`` and nothing else. It imports from some twenty
-modules, which hold nothing of their own here, so they are the table ``PATHS`` instead of twenty files; a name is looked
-up where it lives when it is imported. ``AdapterEnv`` runs an adapter under this program's trainer. The differences are
-listed in docs/environments.md.
+Such an environment needs ``sed s/skillopt/skillopt_sleep.train.compat/`` and no other change. Its imports name some
+twenty modules, which are the table ``PATHS`` here; an imported name is looked up where this program defines it.
+``AdapterEnv`` runs an adapter under this program's trainer. docs/environments.md lists the differences.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ HOMES = {
     "results": f"{RESULTS} {GATE} compute_score",
     "skill_text": "skill_hash",
 }
-"""The modules in which the names of the reference are defined here."""
+"""The modules of this program that define the names of the reference implementation."""
 PATHS = {
     "": f"AdapterEnv EnvAdapter {LOADERS} {VALUES} {RESULTS} {REFLECTION} {CHATS} {JSON} load_prompt compute_score"
     " skill_hash get_target_backend is_target_exec_backend is_target_chat_backend is_optimizer_chat_backend",
@@ -79,17 +78,17 @@ PATHS = {
     "utils.json_utils": JSON,
     "utils.scoring": "compute_score skill_hash",
 }
-"""The names that each module of the reference offers, and this package itself."""
+"""By module path of the reference implementation, the names that can be imported from it; "" is this package itself."""
 SUBSTITUTES = {
     "get_optimizer_client": "use chat_optimizer, so that the call is counted",
     "set_target_backend": "name the target in [target] of the training file",
     "set_optimizer_backend": "name the optimizer in [optimizer] of the training file",
 }
-"""For names of the reference that do not exist here, what to use in their place."""
+"""By name of the reference implementation that does not exist here, what to use instead."""
 
 
 def install_modules() -> None:
-    """Make every path of the reference importable."""
+    """Make every module path of the reference implementation importable."""
     for path, names in PATHS.items():
         name = f"{__name__}.{path}".rstrip(".")
         if path:
@@ -101,7 +100,7 @@ def install_modules() -> None:
 
 
 def find_name(path: str, name: str) -> object:
-    """Return the value of a name in a module of the reference. Raises ``ImportError`` saying what to use instead."""
+    """Return what a name of the reference implementation means here. Raises ``ImportError`` naming a substitute."""
     if name in PATHS[path].split():
         home = next(home for home, names in HOMES.items() if name in names.split())
         found: object = getattr(importlib.import_module(f"{ROOT}.{home}"), name)

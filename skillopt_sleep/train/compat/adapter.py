@@ -1,7 +1,7 @@
-"""The base classes of an environment written for the reference: batches, loaders and the adapter itself.
+"""The base classes of environments written for the reference implementation: batches, loaders and the adapter.
 
-Names, signatures and defaults are the published ones, so that such an environment trains here unchanged but for its
-imports. What differs is listed in docs/environments.md.
+Names, signatures and defaults are the published ones, so that such an environment trains here when only its imports
+are changed. Other differences are listed in docs/environments.md.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.splits import SPLITS, parse_ratio, split_items
 
 ALIASES = {"valid_seen": "val", "selection": "val", "valid": "val", "valid_unseen": "test", "holdout": "test"}
-"""Alternative names of the splits, with the names used here."""
+"""Other names that adapters use for the splits, each with the name used here."""
 
 
 @dataclass(slots=True)
 class BatchSpec:
-    """One batch to be rolled out."""
+    """The description of one batch of items to be rolled out."""
 
     phase: str
-    """train or eval."""
+    """What the batch is for: "train" or "eval"."""
     split: str
     seed: int
     batch_size: int
     payload: object | None = None
-    """The items of the batch; None if a simulator needs only the seed."""
+    """The items of the batch; None for a simulator, which needs only the seed."""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
 class BaseDataLoader(ABC):
-    """Plans batches. Subclass it if they come from a simulator; ``SplitDataLoader`` reads them from files."""
+    """Plans batches. Subclass it if the batches come from a simulator; ``SplitDataLoader`` reads items from files."""
 
     def setup(self, cfg: dict[str, Any]) -> None:
-        """Receive the whole config, once."""
+        """Receive the run's whole config; called once."""
 
     def set_out_root(self, out_root: str) -> None:
-        """Receive the folder of the run, once."""
+        """Receive the path of the run's folder; called once."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that a resumed run needs; none by default."""
+        """Return the state that the loader needs when a run is resumed; by default an empty dict."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that ``state_dict`` returned."""
 
     def get_train_size(self) -> int | None:
-        """Return the number of training items, None if unknown."""
+        """Return the number of training items, or None if it is unknown."""
         return None
 
     @staticmethod
@@ -67,7 +67,7 @@ class BaseDataLoader(ABC):
 
     @staticmethod
     def shuffle_epoch_seeds(base_seeds: list[int], epoch: int, seed: int) -> list[int]:
-        """Return the seeds in the order of an epoch."""
+        """Return the batches' seeds in an order shuffled for this epoch."""
         return _shuffle(base_seeds, seed + 1000 * epoch)
 
     def plan_train_epoch(
@@ -83,11 +83,11 @@ class BaseDataLoader(ABC):
 
     @abstractmethod
     def build_eval_batch(self, env_num: int, split: str, seed: int, **kwargs: Any) -> BatchSpec:
-        """Build the batch that scores a split; ``env_num`` 0 means all of it."""
+        """Build the batch that scores a split; ``env_num`` is the number of items, 0 for all of them."""
 
 
 class SplitDataLoader(BaseDataLoader):
-    """Loads items from ``split_dir`` (train/, val/, test/), or from ``data_path`` dealt by ``split_ratio``.
+    """Loads items from ``split_dir`` (train/, val/, test/), or deals the items in ``data_path`` by ``split_ratio``.
 
     Arguments override the config. Near-duplicates are dealt to the same split. Raises ``UsageError``.
     """
@@ -132,7 +132,7 @@ class SplitDataLoader(BaseDataLoader):
             self._splits[split] = items[: self.limit] if self.limit else items
 
     def load_raw_items(self, data_path: str) -> list[Item]:
-        """Read all items before they are dealt: one JSON, JSONL or CSV file, or a folder with exactly one file."""
+        """Return all items before they are dealt, from one JSON, JSONL or CSV file or a folder with a single file."""
         path = Path(data_path)
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         if len(files) != 1:
@@ -140,34 +140,34 @@ class SplitDataLoader(BaseDataLoader):
         return read_items(files[0])
 
     def load_split_items(self, split_path: str) -> list[Item]:
-        """Read the items in one split's folder; override it for a format of your own."""
+        """Read the items in one split's folder; override this method to read another format."""
         files = sorted(file for file in Path(split_path).iterdir() if file.suffix in {".json", ".jsonl", ".csv"})
         if not files:
             raise UsageError(f"the split folder {split_path} holds no .json, .jsonl or .csv file")
         return read_items(files[0])
 
     def write_split_items(self, split_path: str, items: list[Item]) -> None:
-        """Write the dealt items where ``load_split_items`` reads them."""
+        """Write the items dealt to one split into the folder from which ``load_split_items`` reads them."""
         Path(split_path).mkdir(parents=True, exist_ok=True)
         Path(split_path, "items.json").write_text(json.dumps(items, ensure_ascii=False, indent=2), encoding="utf-8")
 
     @property
     def train_items(self) -> list[Item]:
-        """Items to train on."""
+        """The items of the training split."""
         return self._splits.get("train", [])
 
     @property
     def val_items(self) -> list[Item]:
-        """Items for the gate."""
+        """The items on which the gate compares skills."""
         return self._splits.get("val", [])
 
     @property
     def test_items(self) -> list[Item]:
-        """Items held out to the end."""
+        """The items that only the final test uses."""
         return self._splits.get("test", [])
 
     def get_split_items(self, split: str) -> list[Item]:
-        """Return the items of a split under any of its names; those of val for an unknown name, as published."""
+        """Return the items of a split under any of its names; an unknown name means val, as in the published API."""
         return list(self._splits.get(ALIASES.get(split, split), self.val_items))
 
     def get_train_size(self) -> int:
@@ -184,7 +184,7 @@ class SplitDataLoader(BaseDataLoader):
         seed: int,
         **kwargs: Any,  # noqa: ARG002
     ) -> list[BatchSpec]:
-        """Return one pass over the shuffled items in batches; batches past the end start another pass."""
+        """Return the batches of an epoch: all items once, shuffled; any further batches are random draws."""
         first = seed + 1000 * epoch
         items, wanted = _shuffle(self.train_items, first), steps_per_epoch * accumulation
         cuts = [items[start : start + batch_size] for start in range(0, len(items), max(1, batch_size))][:wanted]
@@ -199,9 +199,9 @@ class SplitDataLoader(BaseDataLoader):
         return BatchSpec("train", "train", seed, len(items), payload=items)
 
     def build_eval_batch(self, env_num: int, split: str, seed: int, **kwargs: Any) -> BatchSpec:
-        """Return all items of a split, or the first ``env_num``.
+        """Return a batch of all items of a split, or of its first ``env_num`` items.
 
-        With ``random_sample`` a random sample of that size.
+        With ``random_sample``, the ``env_num`` items are a random sample.
         """
         items, sampling = self.get_split_items(split), "full"
         if 0 < env_num < len(items):
@@ -211,16 +211,16 @@ class SplitDataLoader(BaseDataLoader):
         return BatchSpec("eval", split, seed, len(items), payload=items, metadata={"sampling": sampling})
 
     def _resolve_split_output_dir(self, cfg: dict[str, Any]) -> str:
-        """Return the folder for dealt data.
+        """Return the folder to which dealt items are written.
 
-        A run that only estimates its price writes nothing outside of its own folder.
+        It lies in the run's own folder if the run only estimates its price.
         """
         name = f"{cfg.get('env') or 'env'}_{self.split_ratio.replace(':', '-')}_seed{self.split_seed}"
         kept = "" if cfg.get("dry_run") else self.split_output_dir
         return kept or str(Path(str(cfg.get("out_root") or "."), "_generated_splits", name))
 
     def _materialize_ratio_split(self, cfg: dict[str, Any]) -> str:
-        """Deal the data to a folder for each split, and return the folder above them."""
+        """Deal the items, write one folder for each split, and return the folder that contains them."""
         if not self.data_path:
             raise UsageError("split_mode ratio needs a data_path: one JSON, JSONL or CSV file")
         self.split_ratio = self.split_ratio or "2:1:7"
@@ -240,34 +240,34 @@ class SplitDataLoader(BaseDataLoader):
 
 
 class EnvAdapter(ABC):
-    """An environment as the reference defines it: it builds batches, rolls them out, and may reflect on them."""
+    """An environment as the reference implementation defines it: it builds batches, rolls them out and may reflect."""
 
     def __init__(self, cfg: dict[str, Any] | None = None, **kwargs: Any) -> None:
         self._cfg: dict[str, Any] = dict(cfg or {}) | kwargs
 
     def setup(self, cfg: dict[str, Any]) -> None:
-        """Receive the whole config, once, before anything else is called."""
+        """Receive the run's whole config; called once, before any other method."""
         self._cfg = dict(cfg)
 
     def get_dataloader(self) -> BaseDataLoader | None:
-        """Return the loader of this adapter, if it has one."""
+        """Return the loader of this adapter, or None if the adapter has none."""
         return None
 
     def requires_ray(self) -> bool:
-        """Tell whether Ray must be running."""
+        """Tell whether Ray must be running before the adapter is used."""
         return False
 
     def build_reference_text(self, item: Item) -> str:
-        """Return what the optimizer may know about an item that the target must not."""
+        """Return what the optimizer may see about an item and the target may not, such as the right answer."""
         return str(item.get("reference_text") or "").strip()
 
     def get_reference_metadata(self, item: Item) -> dict[str, Any]:
-        """Return the fields that the reference text of an item comes from, and the text's beginning."""
+        """Return the names of the item's fields that form its reference text, and the beginning of that text."""
         text = self.build_reference_text(item)
         return {"fields": ["reference_text"] if text else [], "preview": text[:400]}
 
     def attach_reference_context(self, results: list[Row], items: list[Item] | None) -> list[Row]:
-        """Return the results with the reference texts of their items."""
+        """Return the results, each with the reference text of its item added."""
         texts = {name: self.build_reference_text(item) for name, item in _index_by_id(items).items()}
         found = [(row, texts.get(str(row.get("id")))) for row in results]
         return [dict(row) | ({"reference_text": text} if text else {}) for row, text in found]
@@ -281,7 +281,7 @@ class EnvAdapter(ABC):
         n_successes: int,
         seed: int | None = None,
     ) -> list[Item]:
-        """Return up to so many failed and so many passed items; every task type comes once before any twice."""
+        """Return up to ``n_failures`` failed and ``n_successes`` passed items, of as many task types as possible."""
         known, chosen = _index_by_id(items), dict[str, Item]()
         rng = random.Random(seed)  # noqa: S311  a seeded draw
         for passed, most in ((False, n_failures), (True, n_successes)):
@@ -298,25 +298,25 @@ class EnvAdapter(ABC):
         return list(chosen.values())
 
     def build_env_from_batch(self, batch: BatchSpec, **kwargs: Any) -> Any:
-        """Return what ``rollout`` gets for a batch: by default what the two methods below build."""
+        """Return what ``rollout`` gets for a batch; by default, call ``build_train_env`` or ``build_eval_env``."""
         if batch.phase == "train":
             return self.build_train_env(batch_size=batch.batch_size, seed=batch.seed, **kwargs)
         return self.build_eval_env(env_num=batch.batch_size, split=batch.split, seed=batch.seed, **kwargs)
 
     @abstractmethod
     def build_train_env(self, batch_size: int, seed: int, **kwargs: Any) -> Any:
-        """Build what ``rollout`` gets for a training batch."""
+        """Build the object that ``rollout`` gets for a training batch."""
 
     @abstractmethod
     def build_eval_env(self, env_num: int, split: str, seed: int, **kwargs: Any) -> Any:
-        """Build what ``rollout`` gets for a split, which is called ``valid_seen`` or ``valid_unseen``."""
+        """Build the object that ``rollout`` gets for a split; ``split`` is ``valid_seen`` or ``valid_unseen``."""
 
     @abstractmethod
     def rollout(self, env_manager: Any, skill_content: str, out_dir: str, **kwargs: Any) -> list[Row]:
-        """Attempt every item once; return a dict for each with ``id``, ``hard``, ``soft`` and what is worth keeping."""
+        """Attempt every item once; return a dict for each, with ``id``, ``hard``, ``soft`` and any other fields."""
 
     def reflect(self, results: list[Row], skill_content: str, out_dir: str, **kwargs: Any) -> list[Row | None]:
-        """Propose patches: by default with this program's analysts and this adapter's prompts."""
+        """Return patches that the analysts propose; by default this program's analysts, with the adapter's prompts."""
         names = ("failure_only", "minibatch_size", "edit_budget")
         own = {name: getattr(self, name) for name in names if hasattr(self, name)}
         return run_minibatch_reflect(
@@ -335,19 +335,19 @@ class EnvAdapter(ABC):
 
     @abstractmethod
     def get_task_types(self) -> list[str]:
-        """Return the kinds of items there are."""
+        """Return the names of the task types that the items have."""
 
     def get_error_minibatch_prompt(self) -> str | None:
-        """Return the analysts' prompt for failures: ``prompts/analyst_error.md`` beside the adapter, or None."""
+        """Return the analysts' prompt for failures, ``prompts/analyst_error.md`` beside the adapter, or None."""
         return self._load_env_prompt("analyst_error")
 
     def get_success_minibatch_prompt(self) -> str | None:
-        """Return the analysts' prompt for successes: ``prompts/analyst_success.md``."""
+        """Return the analysts' prompt for successes, ``prompts/analyst_success.md`` beside the adapter, or None."""
         return self._load_env_prompt("analyst_success")
 
     @property
     def _env_name(self) -> str:
-        """The name of the adapter's folder; "" for a class typed into a session, which has no file."""
+        """The name of the folder in which the adapter's file lies; "" for a class that was not defined in a file."""
         try:
             return Path(inspect.getfile(type(self))).parent.name
         except (TypeError, OSError):

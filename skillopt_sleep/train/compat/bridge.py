@@ -1,7 +1,8 @@
-"""Runs an adapter written for the reference as an environment of this program.
+"""Runs an adapter written for the reference implementation as an environment of this program.
 
-An adapter gets its batches from a loader, catches errors as it likes and returns plain dicts. The bridge hands it the
-batches its loader would have planned, and turns rows, lost calls and mistakes into checked results.
+An adapter gets its batches from a loader, catches errors as it likes and returns plain dicts. The bridge gives the
+adapter the batches that its loader would have planned. It turns the adapter's dicts, lost calls and mistakes into
+checked results.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from skillopt_sleep.train.results import RolloutResult, make_environment_error, 
 from skillopt_sleep.train.splits import SPLITS
 
 FROM_CONFIG = ("workers", "minibatch_size", "edit_budget", "failure_only", "seed")
-"""Fields of a training config that adapters take as arguments."""
+"""Names of config fields whose values are passed to adapter classes that have an argument of that name."""
 MAX_TURNS = ("max_turns", "max_steps")
-"""Attributes of adapters that bound the number of calls in one attempt."""
+"""Names of adapter attributes that limit the number of calls in one attempt."""
 SPLIT_NAMES = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
-"""By split, the name that adapters use for it."""
+"""By split, the name under which adapters know the split."""
 SIZES = {"train": "train_size", "val": "sel_env_num", "test": "test_env_num"}
-"""By split, the config field with its number of attempts, for simulators."""
+"""By split, the config field that gives a simulator's number of attempts."""
 
 
 def is_adapter(value: object) -> bool:
@@ -40,7 +41,7 @@ def is_adapter(value: object) -> bool:
 
 
 def select_arguments(maker: object, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an adapter class that a training config has values for; {} for anything else."""
+    """Return the arguments of an adapter class for which the training config has values; {} for any other ``maker``."""
     if not (inspect.isclass(maker) and is_adapter(maker)):
         return {}
     values = {name: config[name] for name in FROM_CONFIG if name in config}
@@ -52,20 +53,20 @@ def select_arguments(maker: object, config: Mapping[str, Any]) -> dict[str, Any]
 
 
 class _Config(dict[str, Any]):
-    """A config whose values adapters read by key or by attribute."""
+    """A config whose values an adapter can read by key or by attribute."""
 
     def __getattr__(self, name: str) -> object:
-        """Return the value of that key."""
+        """Return the config's value for the key of that name."""
         if name not in self:
             raise AttributeError(f"the config has no {name!r}{suggest_name(name, self)}")
         return self[name]
 
 
 class AdapterEnv(SkillEnv):
-    """Makes an ``EnvAdapter`` an environment of this program, which rolls out batches.
+    """Wraps an ``EnvAdapter`` as an environment of this program that rolls out batches.
 
-    If the adapter has no items of its own (a simulator), ``train_size``, ``sel_env_num`` and ``test_env_num`` of the
-    config give the number of attempts of a split. Raises ``UsageError`` for mistakes of the adapter.
+    If the adapter has no items of its own (a simulator), the config fields ``train_size``, ``sel_env_num`` and
+    ``test_env_num`` give the number of attempts in each split. Raises ``UsageError`` for mistakes of the adapter.
     """
 
     def __init__(self, adapter: EnvAdapter) -> None:
@@ -78,7 +79,7 @@ class AdapterEnv(SkillEnv):
         self._items: dict[str, list[Item]] = {}
 
     def setup(self, config: Row, *, optimizer_client: ChatClient, target_client: ChatClient) -> None:
-        """Hand the adapter its config under the names it knows, and start what it needs."""
+        """Give the adapter its config under the published names, and start Ray if the adapter requires it."""
         self._clients = {"optimizer": optimizer_client, "target": target_client}
         defaults = {
             "env": self.name,
@@ -106,7 +107,7 @@ class AdapterEnv(SkillEnv):
     def get_items(self, split: str) -> list[Item]:
         """Return the items of the adapter's loader, or placeholders for the attempts of a simulator.
 
-        A split is loaded when it is asked for: an adapter may refuse one that a run does not need.
+        Each split is loaded when first requested, because an adapter may refuse a split that the run does not need.
         """
         if not self._clients:
             raise UsageError(f"the environment {self.name} has no items before setup(), which train() calls first")
@@ -118,12 +119,12 @@ class AdapterEnv(SkillEnv):
         return self._items[split]
 
     def get_task_types(self) -> list[str]:
-        """Return the kinds of items the adapter names."""
+        """Return the task types that the adapter names."""
         with self._run_adapter("get_task_types"):
             return [str(kind) for kind in self.adapter.get_task_types()]
 
     def calls_of(self, item: Item) -> int:
-        """Return what the adapter's own ``calls_of`` returns, else the most turns it allows itself, else 1."""
+        """Return the most calls of an attempt: by the adapter's own ``calls_of``, else by its turn limit, else 1."""
         own = getattr(self.adapter, "calls_of", None)
         bounds = (getattr(self.adapter, name, None) for name in MAX_TURNS)
         with self._run_adapter("calls_of"):
@@ -131,28 +132,28 @@ class AdapterEnv(SkillEnv):
             return max(1, int(found))
 
     def plan_epoch(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
-        """Return the batches the adapter's loader plans for an epoch."""
+        """Return the batches that the adapter's loader plans for an epoch, or None if the adapter has no loader."""
         with self._run_adapter("plan_train_epoch"):
             return self._batches.plan(epoch=epoch, steps=steps, batch_size=batch_size, seed=seed)
 
     def takes_parts(self, split: str) -> bool:
-        """Whether a part of a split can be rolled out alone, because the adapter builds from a batch's own items."""
+        """Tell whether the adapter can roll out a part of a split, because it builds from the items of a batch."""
         own = type(self.adapter).build_env_from_batch is not EnvAdapter.build_env_from_batch
         items = self._items.get(split, [])
         return own and not self._only_whole and not any(item.get("nameless") for item in items)
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:  # noqa: ARG002
-        """Raise ``UsageError``: an adapter rolls out batches."""
+        """Raise ``UsageError``, because an adapter rolls out batches only."""
         raise UsageError(f"{self.name} rolls out batches; the trainer and eval call rollout_batch")
 
     def rollout_batch(
         self, *, items: list[Item], skill: str, split: str, seed: int, out_dir: str
     ) -> list[RolloutResult]:
-        """Build the adapter's batch and roll it out; the results are in the order of the items.
+        """Build the adapter's batch and roll it out; return the results in the order of the items.
 
-        Results of lost calls that the adapter hid are marked unmeasured. If it broke off at a lost call, only the items
-        concerned are returned, unmeasured; if they cannot be told, or no part can be rolled out alone, its error is
-        raised.
+        Results of lost calls that the adapter hid are marked unmeasured. If a lost call ended the rollout, return only
+        unmeasured results for the items concerned. Raise the call's error if these items are unknown, or if the adapter
+        cannot roll out the other items alone.
         """
         Path(out_dir).mkdir(parents=True, exist_ok=True)
         whole = len(self._items.get(split, items))
@@ -188,7 +189,7 @@ class AdapterEnv(SkillEnv):
     ) -> list[RawPatch] | None:
         """Return the patches of the adapter's own reflection.
 
-        None if it has none, so that the trainer's analysts reflect.
+        Return None if the adapter has no reflection of its own, so that the trainer's analysts reflect.
         """
         adapter = self.adapter
         inherited = type(adapter).reflect is EnvAdapter.reflect
@@ -207,7 +208,7 @@ class AdapterEnv(SkillEnv):
         return [patch for found in patches if (patch := _read_patch(found, self.name)) is not None]
 
     def _read(self, rows: Sequence[Any], items: Sequence[Item], out_dir: Path) -> list[RolloutResult]:
-        """Convert the adapter's rows to results. If every item has a result, rows for unknown items are dropped."""
+        """Convert the adapter's rows to results; drop rows for unknown items if every known item has a result."""
         known = {str(item["id"]): item for item in items}
         results = []
         for row in rows:
@@ -242,9 +243,9 @@ class AdapterEnv(SkillEnv):
 
     @contextmanager
     def _run_adapter(self, what: str, log: CallLog | None = None) -> Iterator[None]:
-        """Run the adapter's code with this run's clients; report a mistake in it in one line.
+        """Send the adapter's chat calls to this run's clients on entering; restore the former route on leaving.
 
-        Once a call was lost, an exception is taken to be a consequence of the loss.
+        An exception of the adapter's code is raised as a one-line error, or as the error of a lost call.
         """
         log = log or CallLog(self._clients, self._cfg)
         with current.use(log):
@@ -257,11 +258,11 @@ class AdapterEnv(SkillEnv):
 
 
 class Batches:
-    """The batches of one adapter.
+    """Plans and builds the batches of one adapter.
 
-    A loader may put into a batch's metadata what its adapter needs, so batches come from the loader whenever it has one
-    with the items asked for: as it planned the epoch, or as it builds the split. A part of such a batch keeps the
-    metadata; lists in it that are as long as the batch are cut in the same way as its items.
+    A loader may store in a batch's metadata what its adapter needs. So batches come from the loader whenever it has one
+    with the requested items: planned for the epoch, or built for the split. A part of a batch keeps the metadata; lists
+    in the metadata that are as long as the batch are cut in the same way as the items.
     """
 
     def __init__(self, adapter: EnvAdapter, out_root: str) -> None:
@@ -270,7 +271,7 @@ class Batches:
         self._planned: dict[tuple[str, ...], BatchSpec] = {}
 
     def plan(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
-        """Return the items of each batch of an epoch as the loader plans it.
+        """Return the items of each batch that the loader plans for an epoch.
 
         Return None if there is no loader, or if a batch is empty.
         """
@@ -288,7 +289,7 @@ class Batches:
         return planned if all(planned) else None
 
     def build(self, items: Sequence[Item], split: str, seed: int, *, whole: int) -> object:
-        """Build what the adapter's rollout gets for these items; ``whole`` is the number of items of the split."""
+        """Build the object that the adapter's rollout gets for these items; ``whole`` is the size of the split."""
         adapter, called = self._adapter, SPLIT_NAMES.get(split, split)
         loader = adapter.get_dataloader()
         if loader is None and split == "train":
@@ -309,7 +310,7 @@ class Batches:
 def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
     """Return a batch reduced to these items.
 
-    A batch that lacks some of them is replaced by the items alone.
+    If the batch lacks some of the items, return a batch of the items without metadata.
     """
     if any(item.get("nameless") for item in items):
         return batch
@@ -332,7 +333,7 @@ def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
 
 
 def _get_items(payload: object) -> list[Item] | None:
-    """Return the items of a batch; None unless all of them are dicts with an id."""
+    """Return the items of a batch, or None unless all of them are dicts with an id."""
     if not isinstance(payload, list | tuple):
         return None
     items = [item for item in payload if isinstance(item, dict) and item.get("id") is not None]
@@ -349,7 +350,7 @@ def _list_ids(items: Sequence[Item]) -> tuple[str, ...]:
 
 
 def _read_patch(reply: object, name: str) -> RawPatch | None:
-    """Return one patch of a reflection; None if there is none, also for a dict whose patch is None."""
+    """Return a patch from one value of the adapter's reflection, or None if the value proposes nothing."""
     if reply is None or isinstance(reply, RawPatch):
         return reply
     if not isinstance(reply, Mapping):
@@ -367,7 +368,7 @@ def _read_patch(reply: object, name: str) -> RawPatch | None:
 def _select_reflection_rows(results: Sequence[RolloutResult]) -> list[Row]:
     """Return the adapter's own rows of measured attempts.
 
-    If an item has several attempts, each row gets its conversation, because the files in a folder show only one
+    If an item has several attempts, the conversation is added to each row, because the adapter's files keep only one
     attempt.
     """
     measured = [result for result in results if not result.call_error]

@@ -1,8 +1,8 @@
-"""Routes the reference's chat functions to the clients of the run that an adapter works for.
+"""Routes the chat functions of the reference implementation to the clients of the run that an adapter works for.
 
 Adapters call plain functions such as ``chat_target``. While an adapter works, ``current`` sends these calls to its
-run's clients, so that every call passes the run's ledger, caps and limits. It also records the calls that were lost:
-adapters tend to catch every exception, and a score made from a lost call must not count.
+run's clients, so that every call passes the run's ledger, caps and limits. It also records the calls that were lost,
+because adapters tend to catch every exception, and a score made from a lost call must not count.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from skillopt_sleep.train.results import RolloutResult, make_unmeasured
 
 Row: TypeAlias = dict[str, Any]
 ENVIRONMENTS = "skillopt_sleep.train.compat.envs"
-"""The package under which environments that are packages of their own are imported."""
+"""The package name under which environments that consist of several modules are imported."""
 TELLING = 12
-"""The fewest characters of an item's text that identify the item wherever a prompt contains them."""
+"""The fewest characters a text of an item needs to identify that item from anywhere in a prompt."""
 SHORTEST = 3
-"""The fewest characters of an item's text that identify the item when they are a whole line of a prompt."""
+"""The fewest characters a text of an item needs to identify that item as a whole line of a prompt."""
 
 
 def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
-    """Make the published function that asks a role one question."""
+    """Return the published chat function that asks a role one question."""
 
     def chat(
         system: str,
@@ -45,7 +45,7 @@ def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
         reasoning_effort: str | None = None,
         timeout: int | None = None,
     ) -> tuple[str, Row]:
-        """Ask the role; return the answer and its usage. The run's retries and limits replace these arguments."""
+        """Return the role's answer and its usage. Retries and timeouts are the run's, whatever these arguments say."""
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
         return current.chat(role, messages, stage, max_completion_tokens, options)
@@ -54,7 +54,7 @@ def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
 
 
 def _make_chat_messages(role: str) -> Callable[..., tuple[Any, Row]]:
-    """Make the published function that asks a role with a whole conversation."""
+    """Return the published chat function that sends a role a whole conversation."""
 
     def chat_messages(
         messages: list[Row],
@@ -68,7 +68,7 @@ def _make_chat_messages(role: str) -> Callable[..., tuple[Any, Row]]:
         return_message: bool = False,
         timeout: int | None = None,
     ) -> tuple[Any, Row]:
-        """Ask the role with a conversation. Raises ``UsageError`` for tools, which no backend here takes."""
+        """Return the role's answer to a conversation, and its usage. Raises ``UsageError`` for tools."""
         if tools or tool_choice:
             raise current.refuse(
                 role, "chat with tools is not available here: roll out an agent CLI of your own, or ask in text"
@@ -85,9 +85,9 @@ chat_optimizer, chat_optimizer_messages = _make_chat("optimizer"), _make_chat_me
 
 
 def load_prompt(name: str, env: str | None = None) -> str:
-    """Return the prompt of that name: from ``prompts/`` beside the calling file if ``env`` is given, else our own.
+    """Return a prompt by name, from ``prompts/`` beside the calling file if ``env`` is given, else from this program.
 
-    Of this program's own prompts it is the system part. Raises ``FileNotFoundError`` naming the places.
+    Of this program's own prompts, only the system part is returned. Raises ``FileNotFoundError`` naming the places.
     """
     places = []
     if env:
@@ -107,9 +107,9 @@ def load_prompt(name: str, env: str | None = None) -> str:
 
 
 def extract_json(text: object) -> Any:
-    """Return the JSON in a model's reply: all of it, the content of a code fence, or the largest object.
+    """Return the JSON value in a model's reply: the whole reply, the content of a code fence, or the largest object.
 
-    Return None if the reply holds none.
+    Return None if the reply contains no JSON.
     """
     try:
         return read_json(text) if isinstance(text, str) else None
@@ -118,14 +118,14 @@ def extract_json(text: object) -> Any:
 
 
 def extract_json_array(text: object) -> list[Any] | None:
-    """Return the JSON array in a model's reply, found as by ``extract_json``; None if the reply is no array."""
+    """Return the JSON array in a model's reply, found as by ``extract_json``, or None if there is no array."""
     found = extract_json(text)
     return found if isinstance(found, list) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One question that was put to a role."""
+    """One question that an adapter asked the model of a role."""
 
     role: str
     system: str
@@ -134,21 +134,21 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A call that got no answer, and that was not repeated successfully."""
+    """A call that got no answer, and that no later call repeated successfully."""
 
     error: SleepError
     call: Call
     at: float
-    """When it was lost, by ``time.monotonic``."""
+    """When the call was lost, in seconds of ``time.monotonic``."""
 
 
 @dataclass(slots=True)
 class CallLog:
-    """The calls of one piece of an adapter's work: the clients it asks, the running calls, and the lost ones."""
+    """The calls of one piece of an adapter's work: the clients that answer, the running calls, and the lost calls."""
 
     clients: dict[str, ChatClient]
     config: Mapping[str, Any] = field(default_factory=dict)
-    """The run's config, as the adapter got it."""
+    """The run's config in the form in which the adapter got it."""
     running: list[Call] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -161,7 +161,7 @@ class CallLog:
 
     @contextmanager
     def record(self, call: Call) -> Iterator[None]:
-        """Record the outcome of a call; a successful repetition clears the losses before it."""
+        """Record a call as running on entering, and as lost on leaving by an error; a success clears earlier losses."""
         began = time.monotonic()
         with self.lock:
             self.running.append(call)
@@ -189,13 +189,13 @@ class CallLog:
             return [*self.losses, *(Loss(error=late, call=call, at=time.monotonic()) for call in self.running)]
 
     def find_gravest_error(self, error: SleepError) -> SleepError:
-        """Return the error to report: of a lost call that ends the run, else of any lost call, else the given error."""
+        """Return the error to report: of a lost call that ends the run, else of any lost call, else ``error``."""
         errors = [loss.error for loss in self.lost()]
         return next((one for one in errors if not isinstance(one, TransientBackend)), next(iter(errors), error))
 
 
 class _Current:
-    """Holds the run that the chat functions ask; only one adapter works at a time."""
+    """Keeps track of the run that the chat functions belong to; only one adapter works at a time."""
 
     def __init__(self) -> None:
         self._turn = threading.RLock()
@@ -203,7 +203,7 @@ class _Current:
 
     @contextmanager
     def use(self, log: CallLog) -> Iterator[None]:
-        """Route the chat functions to these clients while the context lasts."""
+        """Route the chat functions to the clients of ``log`` on entering; restore the former route on leaving."""
         with self._turn:
             before, self._log = self._log, log
             try:
@@ -213,7 +213,7 @@ class _Current:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The config of the run; empty outside of one."""
+        """The config of the current run; empty outside of a run."""
         return self._log.config
 
     def client(self, role: str) -> ChatClient:
@@ -221,14 +221,14 @@ class _Current:
         return self._log.client(role)
 
     def refuse(self, role: str, why: str) -> UsageError:
-        """Return the error for what no run can do, which ends this one even if the adapter catches it."""
+        """Return an error for a request that no run can serve; it ends the run even if the adapter catches it."""
         error = UsageError(why)
         with self._log.lock:
             self._log.losses.append(Loss(error=error, call=Call(role=role, system="", user=""), at=time.monotonic()))
         return error
 
     def chat(self, role: str, messages: Sequence[Row], stage: str, limit: int, options: Row) -> tuple[str, Row]:
-        """Make one call; several turns become one text with the roles as headings."""
+        """Make one call; a conversation of several turns is sent as one text, with the roles as headings."""
         log = self._log
         client = log.client(role)
         system = "\n\n".join(get_message_text(turn) for turn in messages if turn.get("role") == "system")
@@ -255,8 +255,8 @@ def get_message_text(message: Mapping[str, Any]) -> str:
 def mark_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: Sequence[Item]) -> None:
     """Mark as unmeasured every result that a lost call affected.
 
-    These are the results that quote the error, else those whose item the prompt was about. Raises the error of a loss
-    that ends the run, or that cannot be attributed: then the whole batch is unmeasured.
+    A lost call affects the results that quote its error, else the results of the items its prompt was about. Raises the
+    error of a lost call that ends the run, or that belongs to no known item; then the whole batch is unmeasured.
     """
     texts = _find_distinctive_texts(results, items)
     for loss in lost:
@@ -271,7 +271,7 @@ def mark_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: S
 
 
 def find_lost_items(lost: Sequence[Loss], items: Sequence[Item]) -> list[RolloutResult]:
-    """Return an unmeasured result for each item that a lost call was about; none if one call cannot be attributed."""
+    """Return an unmeasured result for each item that a lost call was about; [] if one call's item is unknown."""
     texts, errors = _find_distinctive_texts((), items), dict[str, SleepError]()
     for loss in lost:
         names = _find_subject(loss, texts)
@@ -282,7 +282,7 @@ def find_lost_items(lost: Sequence[Loss], items: Sequence[Item]) -> list[Rollout
 
 
 def _find_distinctive_texts(results: Sequence[RolloutResult], items: Sequence[Item]) -> dict[str, set[str]]:
-    """Return, by item, the texts of its fields and result that no other item has and a prompt may quote."""
+    """Return, by item id, the texts of the item's fields and results that no other item has and a prompt may quote."""
     known: dict[str, set[str]] = {}
     rows: list[tuple[str, Mapping[str, object]]] = [(str(item["id"]), item) for item in items]
     rows += [(result.id, {"asked": result.question, "task": result.task_description}) for result in results]
@@ -294,7 +294,7 @@ def _find_distinctive_texts(results: Sequence[RolloutResult], items: Sequence[It
 
 
 def _find_subject(loss: Loss, known: Mapping[str, set[str]]) -> set[str]:
-    """Return the items most quoted in the user prompt, else in the system prompt; an empty set if none is."""
+    """Return the ids of the items quoted most in the user prompt, else in the system prompt, else an empty set."""
     for prompt in (loss.call.user, loss.call.system):
         lines = {line.strip() for line in prompt.splitlines()}
         shares = {

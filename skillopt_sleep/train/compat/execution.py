@@ -1,7 +1,7 @@
-"""The reference's choice between a chat model and an agent's command line as the target, and the client behind it.
+"""The reference implementation's functions for targets that are a chat model or an agent's command line.
 
-Five of its environments ask for the target's backend and, if it is an agent, lay out a workspace and run the agent in
-it. Here the files of the workspace travel in the prompt, so that such a call too is counted, capped and kept.
+Five of its environments ask which kind the target is. For an agent they lay out a workspace and run the agent in it.
+Here the files of the workspace are sent in the prompt instead, so that this call too is counted, capped and kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skillopt_sleep.train.compat.chats import Row, chat_target, chat_target_mess
 
 SKILL_FILE = "SKILL.md"
 FILE_CHARS, WORKSPACE_CHARS = 20_000, 100_000
-"""Characters of one file, and of all files, that are shown to the target."""
+"""The most characters of one file, and of all files of a workspace together, that are shown to the target."""
 CODEX_OPTIONS = ("path", "profile", "sandbox", "approval_policy", "reasoning_effort")
 CODEX_SWITCHES = ("network_access", "web_search", "use_sdk")
 
@@ -30,22 +30,22 @@ def get_target_backend() -> str:
 
 
 def is_target_exec_backend() -> bool:
-    """Whether ``target_backend`` ends in ``_exec``: then an adapter lays out workspaces for ``run_target_exec``."""
+    """Tell whether ``target_backend`` ends in ``_exec``; if so, adapters lay out workspaces for ``run_target_exec``."""
     return get_target_backend().endswith("_exec")
 
 
 def is_target_chat_backend() -> bool:
-    """Tell whether the adapter is to ask the target through ``chat_target``."""
+    """Tell whether the adapter should ask the target through ``chat_target``."""
     return not is_target_exec_backend()
 
 
 def is_optimizer_chat_backend() -> bool:
-    """True: the optimizer is asked through ``chat_optimizer``, whatever backend answers."""
+    """Return True: the optimizer is always asked through ``chat_optimizer``, whatever its backend."""
     return True
 
 
 def get_codex_exec_config() -> dict[str, str | bool | int]:
-    """Return the config's ``codex_exec_`` values, named without that prefix; "" and False are the defaults."""
+    """Return the config's ``codex_exec_`` values by name without that prefix; the defaults are "" and False."""
     defaults: dict[str, str | bool | int] = dict.fromkeys(CODEX_OPTIONS, "") | dict.fromkeys(CODEX_SWITCHES, False)
     given = {name: current.config.get(f"codex_exec_{name}") for name in defaults}
     return defaults | {name: value for name, value in given.items() if value is not None}
@@ -58,7 +58,7 @@ def render_skill_md(
     description: str = "The skill that is being trained.",
     preamble: str = "",
 ) -> str:
-    """Return a skill as the file an agent reads: frontmatter with its name and description, a preamble, the text."""
+    """Return a skill as the file an agent reads: frontmatter with name and description, a preamble, the skill."""
     body = "\n\n".join(part.strip() for part in (preamble, skill_content) if part.strip())
     return f"---\nname: {name}\ndescription: {description}\n---\n\n{body}\n"
 
@@ -76,8 +76,8 @@ def prepare_workspace(
 ) -> tuple[str, str]:
     """Lay out a folder for one task; return the paths of its ``SKILL.md`` and its task file.
 
-    ``extra_files`` are texts by name, ``copy_files`` and ``link_dirs`` pairs of a source and a name in the folder.
-    Raises ``UsageError`` for a name that leads out of the folder.
+    ``extra_files`` maps file names to texts; ``copy_files`` and ``link_dirs`` are pairs of a source path and a name in
+    the folder. Raises ``UsageError`` for a name that leads out of the folder.
     """
     texts = {SKILL_FILE: skill_md, task_filename: task_text} | (extra_files or {})
     for name, text in texts.items():
@@ -105,9 +105,9 @@ def run_target_exec(
     full_auto: bool | None = None,  # noqa: ARG001
     allow_file_edits: bool = False,
 ) -> tuple[str, str]:
-    """Ask the target with a workspace's texts in the prompt; return its answer twice, as answer and as record.
+    """Ask the target with the workspace's files in the prompt; return the answer twice, as answer and as raw record.
 
-    Raises ``UsageError`` for pictures and for tasks that edit files, which this program has no way to run.
+    Raises ``UsageError`` for pictures and for tasks that edit files, because the target is asked in text only.
     """
     if images or allow_file_edits:
         what = "pictures" if images else "allow_file_edits"
@@ -127,7 +127,7 @@ def run_target_exec(
 
 
 class _Tracker:
-    """A token counter that counts nothing, because the run's ledger has every call."""
+    """A token counter that counts nothing, because the run's ledger records the tokens of every call."""
 
     def record(self, *_given: object, **_named: object) -> None:
         """Do nothing."""
@@ -165,7 +165,7 @@ def _complete(*, messages: Sequence[Row], **options: Any) -> SimpleNamespace:
 
 
 def _make_place(work_dir: str, name: str) -> Path:
-    """Return the path of a file in the workspace, and create its folder."""
+    """Return the path of a file in the workspace, after creating the file's folder."""
     root = Path(work_dir).resolve()
     path = Path(os.path.normpath(root / name))
     if root not in path.parents:
@@ -175,7 +175,7 @@ def _make_place(work_dir: str, name: str) -> Path:
 
 
 def _read_texts(folder: Path) -> list[tuple[str, str]]:
-    """Return the texts of a folder's files by name, without the skill, which is the system prompt."""
+    """Return the names and texts of a folder's files, except the skill, which is sent as the system prompt."""
     found = []
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))

@@ -1,6 +1,6 @@
-"""The reference's reflection functions, for adapters that reflect by themselves; this program's analysts do the work.
+"""The reflection functions of the reference implementation, for adapters that reflect by themselves.
 
-They read what an adapter returns and writes: rows with scores, and ``predictions/ID/conversation.json`` beside them.
+This program's analysts do the work, on the rows that an adapter returns and ``predictions/ID/conversation.json``.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ PART_CHARS = {
     "system": 2_000,
     "said": 500,
 }
-"""By part of a turn, the characters of it that are shown."""
+"""The most characters that are shown of each part of a turn, by the part's name."""
 REFERENCE_CHARS, PROMPT_CHARS = 4_000, 3_000
 PROMPT_FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
-"""Files that adapters write beside a conversation, by the field of the result they belong to."""
+"""By field of a result, the file beside the conversation in which adapters write that field's text."""
 
 
 def run_minibatch_reflect(
@@ -62,10 +62,10 @@ def run_minibatch_reflect(
     skill_aware_reflection: bool | None = None,
     skill_aware_appendix_source: str | None = None,
 ) -> list[Row | None]:
-    """Let the analysts look at the results; return their patches, which are also written to ``patches_dir``.
+    """Let the analysts reflect on the results; return their patches, which are also written to ``patches_dir``.
 
-    Conversations are read from ``prediction_dir`` if a result has none. With ``skill_aware_reflection`` (None: as the
-    run is configured) a patch may have ``appendix_notes``. Raises ``UsageError`` for an ``update_mode`` without edits.
+    The conversation of a result that has none is read from ``prediction_dir``. With ``skill_aware_reflection`` (None:
+    as the run is configured) patches may have ``appendix_notes``. Raises ``UsageError`` for a mode without edits.
     """
     check_mode(update_mode)
     run = current.config
@@ -104,7 +104,7 @@ def run_error_analyst_minibatch(
     meta_skill_context: str = "",
     update_mode: str = "patch",
 ) -> Row | None:
-    """Show one analyst these results as failures, whatever their scores; return its patch, None if it has none."""
+    """Show one analyst the results as failures, whatever their scores; return the analyst's patch, or None."""
     return _analyse_once(0.0, **locals())
 
 
@@ -120,19 +120,19 @@ def run_success_analyst_minibatch(
     meta_skill_context: str = "",
     update_mode: str = "patch",
 ) -> Row | None:
-    """Show one analyst these results as successes, in the same way."""
+    """Show one analyst the results as successes, whatever their scores; return the analyst's patch, or None."""
     return _analyse_once(1.0, **locals())
 
 
 def fmt_trajectory(conversation: list[Row], max_chars: int = 12_000) -> str:
-    """Return a conversation as text, one line for each message or action; the middle of a long one is left out."""
+    """Return a conversation as text, one line for each message or action, without the middle if it is too long."""
     text = "\n".join(line for turn in conversation for line in _format_turn(turn))
     half = max_chars // 2
     return text if len(text) <= max_chars else f"{text[:half]}\n...[middle left out]...\n{text[-half:]}"
 
 
 def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
-    """Return the conversations in ``prediction_dir``, each under a heading with what is known about it."""
+    """Return the conversations in ``prediction_dir`` as one text, each below a heading with facts about its result."""
     shown = []
     for number, row in enumerate(items, start=1):
         result = read_row({"hard": 0, "soft": 0} | row, None, Path(prediction_dir))
@@ -143,7 +143,7 @@ def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
 
 
 def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path) -> RolloutResult:
-    """Read a row of an adapter as a result, completed from its item and from the files it wrote."""
+    """Return an adapter's row as a result, completed from its item and from the files that the adapter wrote."""
     item = (known or {}).get(str(row.get("id")) if isinstance(row, Mapping) else "")
     result = check_result(dict(row) if isinstance(row, Mapping) else row, item)
     folder = prediction_dir / result.id
@@ -160,9 +160,9 @@ def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path
 
 
 def convert_to_plain_row(row: Mapping[Any, Any], where: str) -> Row:
-    """Return a row as plain JSON: numbers of other libraries become numbers, other objects text.
+    """Return a row as plain JSON: numbers of other libraries become numbers, other objects become text.
 
-    So it is the same before and after a restart. Raises ``UsageError`` for a row that JSON cannot hold.
+    The row is then the same before and after a restart. Raises ``UsageError`` for a row that JSON cannot represent.
     """
 
     def simplify(value: object) -> object:
@@ -189,8 +189,8 @@ def _reflect(
 ) -> list[Row]:
     """Return the patches of the analysts that proposed something, as dicts.
 
-    ``systems`` replace the instructions for failures and successes; the form of the reply stays. ``tried`` lists
-    rejected edits, ``notes`` are the optimizer's own. Raises ``FatalBackend`` and ``BudgetSpent``.
+    ``systems`` replace the analysts' instructions for failures and successes, but not the form of the reply. ``tried``
+    lists rejected edits; ``notes`` are the optimizer's own. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     wording = {
         name: text.replace("{{edit_budget}}", str(config.edit_budget)).replace("{{kind}}", "skill")
@@ -218,7 +218,7 @@ def _reflect(
 
 
 def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_budget: int, **given: Any) -> Row | None:
-    """Return the patch of one analyst that sees all items as if each had this score."""
+    """Return the patch of one analyst that sees all items with this score, or None if the analyst proposes nothing."""
     check_mode(given["update_mode"])
     contexts = ("step_buffer_context", "rejection_context", "trajectory_memory_context")
     read = [read_row({"hard": score, "soft": score} | row, None, Path(prediction_dir)) for row in items]
@@ -238,7 +238,7 @@ def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_b
 
 
 def _read_conversation(prediction_dir: Path, name: str) -> list[Any]:
-    """Return the turns an adapter wrote for a result, in any of the published forms; [] if it wrote none."""
+    """Return the turns that an adapter wrote to a file for a result, or [] if there is no such file."""
     path = prediction_dir / name / "conversation.json"
     if path.parent.resolve().parent != prediction_dir.resolve() or not path.is_file():
         return []
@@ -279,7 +279,7 @@ def _format_heading(number: int, row: Row, result: RolloutResult) -> str:
 
 
 def _format_turn(turn: object) -> list[str]:
-    """Return the lines of a turn in any of the published forms."""
+    """Return one turn of a conversation, in any of the published forms, as lines of text."""
     if not isinstance(turn, Mapping):
         return [f"[agent] {str(turn)[: PART_CHARS['said']]}"]
     parts = {name: "" if turn.get(name) is None else str(turn.get(name))[:most] for name, most in PART_CHARS.items()}

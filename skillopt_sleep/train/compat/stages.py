@@ -1,6 +1,6 @@
-"""The stages of a training step as the reference's functions, over this program's stages; patches and rows are dicts.
+"""The stages of a training step, as functions with the signatures of the reference implementation.
 
-They ask the optimizer of the present run, so they work where ``chat_optimizer`` does.
+Patches and rows are dicts. The functions ask the optimizer of the current run, so they work only inside a run.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from skillopt_sleep.train.trainer import SkillOptTrainer
 def build_scheduler(
     mode: str = "constant", max_lr: int = 8, min_lr: int = 2, total_steps: int = 8
 ) -> config.LRScheduler:
-    """Build the schedule of that name, with the reference's defaults. Raises ``ValueError``."""
+    """Build the edit-budget schedule of that name, with the published defaults. Raises ``ValueError``."""
     return config.build_scheduler(mode, max_lr, min_lr, total_steps)
 
 
 def load_config(path: str, overrides: list[str] | None = None) -> dict[str, Any]:
-    """Read a YAML file of the reference, its sections as they are; ``overrides`` are texts such as ``train.seed=1``."""
+    """Read a YAML file of the reference implementation; ``overrides`` are texts such as ``train.seed=1``."""
     return read_published(Path(path), overrides or ())
 
 
 class ReflACTTrainer:
-    """The reference's trainer: its settings, an adapter, and this program's training.
+    """The trainer class of the reference implementation: its settings and an adapter, trained by this program.
 
-    Models are called through this program's backends, as ``model`` in the settings names them. Raises ``UsageError``.
+    The settings under ``model`` choose among this program's backends. Raises ``UsageError``.
     """
 
     def __init__(self, cfg: dict[str, Any], adapter: object) -> None:
@@ -92,7 +92,7 @@ def merge_patches(
 def rank_and_select(
     skill_content: str, patch: Row, max_edits: int, meta_skill_context: str = "", update_mode: str = "patch"
 ) -> Row:
-    """Keep the ``max_edits`` most useful edits of a patch. Raises ``FatalBackend`` and ``BudgetSpent``."""
+    """Return a patch with its ``max_edits`` most useful edits. Raises ``FatalBackend`` and ``BudgetSpent``."""
     check_mode(update_mode)
     raw = RawPatch.from_dict({"patch": patch})
     given = read_patch(raw)[0] if raw else None
@@ -118,9 +118,9 @@ def run_slow_update(
     comparison_pairs: list[Row] | None = None,
     system_prompt: str | None = None,
 ) -> Row | None:
-    """Let the optimizer write guidance from the same items under two skills; None if it wrote nothing usable.
+    """Let the optimizer write guidance from attempts at the same items under two skills; return None if it is unusable.
 
-    ``comparison_pairs`` (rows with ``prev`` and ``curr``) take the place of the results. Raises ``FatalBackend`` and
+    ``comparison_pairs`` (rows with ``prev`` and ``curr``) replace the two lists of results. Raises ``FatalBackend`` and
     ``BudgetSpent``.
     """
     if comparison_pairs:
@@ -145,7 +145,7 @@ def run_meta_skill(
     prev_meta_skill_content: str = "",
     system_prompt: str | None = None,
 ) -> Row | None:
-    """Let the optimizer rewrite its own notes after a change of the skill; None if it wrote nothing usable.
+    """Let the optimizer rewrite its own notes after a change of the skill; return None if they are unusable.
 
     Raises ``FatalBackend`` and ``BudgetSpent``.
     """
@@ -170,7 +170,7 @@ def _add_notes(skill: str, notes: str) -> str:
 
 
 def _read_pair(pair: Mapping[str, Any]) -> Sequence[Row]:
-    """Return the rows before and after: ``prev`` and ``curr``, or ``prev_hard`` and ``curr_hard`` alone."""
+    """Return a pair's two rows: its ``prev`` and ``curr``, or rows made from its ``prev_hard`` and ``curr_hard``."""
     rest = {key: value for key, value in pair.items() if key not in {"prev", "curr"}}
     return [
         rest | ({"hard": pair.get(f"{side}_hard")} if f"{side}_hard" in pair else {}) | dict(pair.get(side) or {})
