@@ -64,7 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     agent: str = "auto"
     """Name of the agent whose files are written; ``auto`` means the one with most sessions in scope."""
     land_for: str = "auto"
-    """Agents, separated by commas, whose files receive proven rules (``--for``); ``auto``: those with sessions read."""
+    """Agents, separated by commas, whose files get proven rules (``--for``); ``auto``: all whose sessions are read."""
     target_skill: str = ""
     """The path of a ``SKILL.md``, or the name of a skill, that is improved instead of the learnt skill."""
     lookback_days: CountOrNone = 0

@@ -72,7 +72,7 @@ class CodexHome:
 
     @contextlib.contextmanager
     def hold_until_first_call(self) -> Iterator[float]:
-        """Let the first call run alone: on entering, wait until it has ended; yield the seconds that this call waited.
+        """Let the first call run alone: other calls wait on entering until it has ended. Yield the seconds waited.
 
         The first call that finds an expired login renews it. Parallel calls would all use the one-time token, which
         only one of them may.

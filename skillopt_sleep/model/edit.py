@@ -39,7 +39,7 @@ REGION_CAP = 8_000
 """Maximum characters of the region that we edit: agents send memory with every request, which costs each time."""
 
 TEXT_CAP = 600
-"""Maximum characters of one rule; a longer text belongs into a document of its own."""
+"""Maximum characters of one rule; a longer text belongs in a document of its own."""
 
 Member = TypeVar("Member", bound=enum.StrEnum)
 

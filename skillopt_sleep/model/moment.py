@@ -345,7 +345,7 @@ class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field
     """What the person said at the moment."""
     question: str = QUESTION
     about: str = ""
-    """What the moment is about, in the person's words."""
+    """The subject of the moment, in the person's words."""
     rejected: str = ""
     """What the agent did and the person rejected; for a sibling, what the agent did at the sibling's place."""
     stood: str = ""

@@ -149,7 +149,7 @@ class Agent(Protocol):
 
 
 class Ask(Protocol):
-    """The function by which one role calls its model; each call passes ledger, budget, limit and retry first."""
+    """The function by which one role calls its model. Every call first passes ledger, budget, limit and retry."""
 
     @property
     def model(self) -> str:

@@ -143,7 +143,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     read: bool | None
     """Whether the document's text was sent to the model; None when the records do not tell."""
     how: str = ""
-    """What in the records shows this."""
+    """The evidence in the agent's records, in words for the report."""
 
 
 class Trajectory(Reply, frozen=True, kw_only=True):

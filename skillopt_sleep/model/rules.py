@@ -181,7 +181,7 @@ class Landing(Struct, frozen=True, kw_only=True):
 
     documents: Candidate
     untried: str
-    """Note for the user that names the agent that proved the rules, and says that this agent has not tried them."""
+    """Note for the user that names the agent which proved the rules, and says that the documents' agent did not."""
 
 
 def is_procedure(text: str) -> bool:

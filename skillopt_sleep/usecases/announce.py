@@ -188,7 +188,7 @@ class Message(Struct, frozen=True, order=True):
     project: str
     key: str
     missing: str
-    """A file that must be missing for the message to be shown; "-" shows it always, "@SECONDS" from then on."""
+    """A file that must be missing for the message to be shown; "-" always shows it, "@SECONDS" from that time on."""
     text: str
 
 

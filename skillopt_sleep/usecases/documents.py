@@ -52,7 +52,7 @@ class LiveDocuments(NamedTuple):
     landings: tuple[Landing, ...] = ()
     """The files of other agents to which proven rules are also added."""
     untried: str = ""
-    """Note that another agent answers for the agent of the night (see ``Landing.untried``); "" when none does."""
+    """Note that another agent tries the rules instead of the night's agent (see ``Landing.untried``); "" for none."""
 
 
 class ChosenAgents(NamedTuple):

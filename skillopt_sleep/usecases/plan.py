@@ -211,7 +211,7 @@ def _require_git_project(workspace: Workspace) -> None:
 def _find_unscored_change(workspace: Workspace, baseline: Candidate) -> Adopted | None:
     """Return the latest live change of these documents that was never scored on sealed tasks, or None.
 
-    Its two arms are the exact bytes before and after its adoption, even if the files have changed since.
+    The two arms of the change are the exact bytes before and after its adoption, even if the files changed since.
     """
     project = str(workspace.project)
     scored = {test.change for test in workspace.trials.sealed(project)}

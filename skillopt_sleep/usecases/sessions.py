@@ -54,7 +54,7 @@ def _is_asked_for(workspace: Workspace, source: str) -> bool:
 
 
 def count_left_out(workspace: Workspace) -> Counter[Place]:
-    """Return the numbers of archived sessions, of the source in the settings, out of scope: by where they belong."""
+    """Return how many archived sessions of the source in the settings are out of scope, by where they belong."""
     left_out: Counter[Place] = Counter()
     for (source, cwd, remote), sessions in workspace.inbox.count().items():
         if _is_asked_for(workspace, source):

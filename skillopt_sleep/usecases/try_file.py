@@ -191,7 +191,7 @@ class _Trial:
     gone: list[int] = field(default_factory=list)
     """Numbers of the rules that did harm and were taken out."""
     sittings: int = 0
-    """How many times answers were found to come from an earlier run."""
+    """Number of times that answers turned out to come from an earlier run of the command."""
     known: dict[tuple[str, int], ReplayResult] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
     """For each rule's trial, by its id(), the number of the rule that it leaves out."""
