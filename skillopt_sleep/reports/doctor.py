@@ -124,7 +124,7 @@ def _describe_schedule(report: DoctorReport) -> Iterator[Cell]:
 
 
 def _list_facts(report: DoctorReport, *, everything: bool) -> Iterator[tuple[str, Cell]]:
-    """Yield what a night reads, asks, sends, changes and may spend; a label stands before the first of its lines."""
+    """Yield labelled lines on what a night reads, asks, sends, changes and may spend; only first lines have a label."""
     rows: list[tuple[str, list[Cell]]] = [
         ("version", [f"{report.version}, Python {report.python}; data in {plain(report.data_dir)}"]),
         ("project", [plain(report.project)]),

@@ -1,1 +1,1 @@
-"""Everything that touches our own files: database, ledger, archive, journal, staging, adoption."""
+"""All modules that read and write our own files: database, ledger, archive, journal, staging, adoption."""

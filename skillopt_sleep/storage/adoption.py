@@ -1,7 +1,7 @@
 """Adopts and reverts: the only module that changes a live file.
 
-Everything is checked before the first file is written, and each file again right before its turn. That all files change
-together or not at all is the work of ``atomic_replace``.
+Everything is checked before the first file is written, and each file again right before it is written.
+``atomic_replace`` makes all files change together or none.
 """
 
 from __future__ import annotations
@@ -32,34 +32,33 @@ from skillopt_sleep.storage.staging import ProposalStaging, ProposalStatus, Stag
 BY_HAND = "by hand"
 """Prefix of ``Adoption.how`` for edits that no gate had accepted."""
 EDITED_SINCE = "adopted again in a file that you edited since: as it stands there it was not tried"
-"""``Adoption.how`` of an edit that was reverted and adopted again in a file that has changed since its night measured
-it."""
+"""``Adoption.how`` of an edit that was reverted, then adopted again in a file that was edited after its night."""
 AGAIN = "nothing was adopted; for a new proposal: skillopt-sleep run"
 
 
 class LiveChange(Struct, frozen=True, kw_only=True):
-    """What happened to one live file."""
+    """The change of one live file by an adopt or revert."""
 
     path: str
     kind: DocumentKind
     edits: tuple[EditRecord, ...]
-    """The edits that were put in or taken out."""
+    """The edits that were applied or taken out."""
     existed: bool
-    """Whether the file was there before."""
+    """Whether the file existed before the change."""
     exists: bool
-    """Whether the file is there now."""
+    """Whether the file exists after the change."""
 
 
 def adopt(
     staging: ProposalStaging, night: str, *, only: Collection[str] | None = None, how: str = "", tried: bool = False
 ) -> tuple[LiveChange, ...]:
-    """Make the proposal of a night live, or only the edits with these ids.
+    """Make the proposal of a night live, or only the edits with the ids in ``only``.
 
     ``tried`` leaves out the files of agents with which the rules were not tried; they can be adopted later.
 
     Raises ``Refused``, with no live file changed, when the night has no proposal here or is adopted already, when a
-    file of the proposal or a live file is not what it was or may not be written, when a link is in the way, and when
-    the chosen edits need others; ``DiskError`` when a file cannot be written.
+    staged or a live file was changed or may not be written, when a link is in the way, and when the chosen edits need
+    others; raises ``DiskError`` when a file cannot be written.
     """
     with begin_change(staging.database):
         live = read_adoptions(staging.database)
@@ -80,7 +79,7 @@ def adopt(
 
 
 def _restore_staged(adoption: Adoption, staged: StagedDocument) -> Adoption:
-    """Return the adoption with exactly the file that was staged. Raises ``Refused`` if its edits make another file."""
+    """Return the adoption with exactly the staged file. Raises ``Refused`` if its edits make another file."""
     if adoption.how == EDITED_SINCE:
         return adoption
     for after in (adoption.after, restore_former_description(adoption.document(adoption.after)).content):
@@ -92,9 +91,9 @@ def _restore_staged(adoption: Adoption, staged: StagedDocument) -> Adoption:
 def adopt_by_hand(
     staging: ProposalStaging, night: str, documents: Sequence[StagedDocument], *, how: str
 ) -> tuple[LiveChange, ...]:
-    """Make edits of a night live that no gate accepted, on the word of the user; ``how`` is recorded with them.
+    """Make edits of a night live that no gate accepted, because the user asked for it; record ``how`` with them.
 
-    Raises what ``adopt`` raises.
+    Raises the errors of ``adopt``.
     """
     with begin_change(staging.database):
         live = read_adoptions(staging.database)
@@ -102,11 +101,12 @@ def adopt_by_hand(
 
 
 def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | None = None) -> tuple[LiveChange, ...]:
-    """Take out what a night made live, or one edit, or one edit of one night; the rest of every file stays.
+    """Take out the live edits of a night, or one edit, or one edit of one night; the rest of every file stays.
 
-    A file nobody touched since gets back the exact bytes it had, or goes if there was none; in a file that was changed
-    outside our region, only the region goes back. Raises ``Refused``, with nothing changed, when none of that is live,
-    when later edits depend on it, or when a region was changed by hand; ``DiskError`` when a file cannot be written.
+    A file unchanged since gets back its exact former bytes, or is removed if there was no file; in a file that was
+    changed outside our region, only the region is restored. Raises ``Refused``, with nothing changed, when no such edit
+    is live, when later edits depend on it, or when a region was changed by hand; ``DiskError`` when a file cannot be
+    written.
     """
     with begin_change(staging.database):
         live = read_adoptions(staging.database)
@@ -141,7 +141,7 @@ def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | No
 
 
 def choose_documents(documents: Sequence[StagedDocument], only: Collection[str] | None) -> list[StagedDocument]:
-    """Return the documents that have a wanted edit, with these edits alone. Raises ``Refused`` if one is unknown."""
+    """Return the documents with an edit in ``only``, with these edits alone. Raises ``Refused`` if one is unknown."""
     if only is None:
         return list(documents)
     known = [edit.id for document in documents for edit in document.edits]
@@ -155,10 +155,10 @@ def choose_documents(documents: Sequence[StagedDocument], only: Collection[str] 
 
 
 def _plan(staging: ProposalStaging, night: str, staged: StagedDocument, live: Sequence[Adoption], how: str) -> Adoption:
-    """Check one document against its live file and return its adoption; writes nothing.
+    """Check one document against its live file and return its adoption; write nothing.
 
-    A file that is not what the night measured is refused, unless the person reverted edits of this night before: they
-    know them, and what their own lines in the file are.
+    A live file that differs from what the night measured is refused, unless the person reverted edits of this night
+    before: then they know the edits, and their own lines in the file.
     """
     path = Path(staged.path)
     refuse_unwritable(path, within=staging.project)
@@ -205,7 +205,7 @@ def _make_live(staging: ProposalStaging, night: str, planned: Sequence[Adoption]
 
 
 def _select_edits(live: Sequence[Adoption], night: str | None, edit: str | None) -> set[tuple[int, str]]:
-    """Return the edits to take out, by adoption. Raises ``Refused`` when there are none, or the choice is unclear."""
+    """Return the (adoption id, edit id) to take out. Raises ``Refused`` for no match, or for an unclear choice."""
     gone = {
         (adoption.id, adopted.id): adoption.project
         for adoption in live
@@ -227,7 +227,7 @@ def _list_live(live: Sequence[Adoption]) -> str:
 
 
 def _refuse_damaged(history: Sequence[Adoption]) -> None:
-    """Raise ``Refused`` when the record of a file contradicts itself: its bytes may have been damaged."""
+    """Raise ``Refused`` when the records of a file contradict each other: bytes may have been damaged."""
     for adoption in history:
         made, _ = apply_edits(adoption.document(adoption.before), adoption.edits, cap=None)
         if adoption.after not in {made.content, restore_former_description(made).content}:

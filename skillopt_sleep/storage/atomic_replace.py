@@ -1,8 +1,8 @@
-"""Changes several live files all together or not at all, whatever happens in between.
+"""Changes several live files all together or not at all, even when the process is killed in between.
 
-What each file holds and will hold is in the table ``swaps`` before the first one is written, and is deleted in the same
-transaction that records the change. A process that later finds it there, while nobody is at work on it, puts the files
-back.
+The old and the new content of each file are written to the table ``swaps`` before the first file changes, and deleted
+in the transaction that records the change. A process that later finds them there, while nobody is changing files, puts
+the old content back.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ from skillopt_sleep.storage.files import (
 
 NEW_FILE_MODE = 0o644
 MAX_WAIT = 10.0
-"""Seconds to wait for another adopt or revert, which takes milliseconds."""
+"""Maximum seconds to wait for another adopt or revert, which takes milliseconds."""
 LOCK = "adopt.lock"
 
 
 class Swap(Struct, frozen=True, kw_only=True):
-    """The change of one live file from its old content to a new one; None is no file."""
+    """The change of one live file from its old to its new content; None as content means no file."""
 
     path: str
     within: str
-    """The project; no link below it is followed."""
+    """The project folder; no link below it is followed."""
     old: bytes | None
     new: bytes | None
     mode: int | None = None
-    """Permission bits for a file that has to be made, None for the usual ones."""
+    """Permission bits for a file that has to be created, or None for the default ones."""
     folders: int = 0
-    """How many parents are removed with the file, as long as they are empty."""
+    """Maximum number of parent folders that are removed with the file if they are empty."""
     kind: DocumentKind = DocumentKind.MEMORY
     whole: bool = False
-    """Whether the whole file is ours, not only a region of it."""
+    """Whether the whole file belongs to this program, not only a region of it."""
 
     def read_live(self) -> bytes | None:
-        """Return what the file holds now. Raises ``Refused`` and ``DiskError``."""
+        """Return the present content of the file, or None for no file. Raises ``Refused`` and ``DiskError``."""
         refuse_links(Path(self.path), within=Path(self.within))
         return read_regular(Path(self.path))
 
     def apply(self) -> None:
-        """Replace the old content by the new. Raises ``Refused`` when the file holds something else by now."""
+        """Replace the old content by the new. Raises ``Refused`` when the present content is not the old one."""
         if self.read_live() != self.old:
             raise Refused(f"{self.path} was changed by somebody else this moment; try again")
         self._write(self.new)
 
     def undo(self) -> bool:
-        """Replace the new content by the old; False when somebody else has changed our region since.
+        """Replace the new content by the old; return False when somebody else has changed our region since.
 
-        When the file was changed around our region only, only the region goes back.
+        When the file was changed only outside our region, restore the region alone.
         """
         live = self.read_live()
         drop_temporaries(Path(self.path))
@@ -96,9 +96,9 @@ class Swap(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def lock_changes(folder: Path) -> Iterator[None]:
-    """Lock the live files for one process; the lock ends with the process. ``folder`` is the data folder.
+    """On entering, lock the live files for this process; release the lock on leaving. ``folder`` is the data folder.
 
-    Raises ``Refused`` when another adopt or revert does not end, and ``DiskError``.
+    Raises ``Refused`` when another adopt or revert holds the lock for too long, and ``DiskError``.
     """
     with take_lock(folder / LOCK, wait=MAX_WAIT) as held:
         if not held:
@@ -108,9 +108,9 @@ def lock_changes(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def begin_change(database: Database) -> Iterator[None]:
-    """Lock the live files for a change and first undo a change that was interrupted.
+    """On entering, lock the live files and undo a change that was interrupted; on leaving, release the lock.
 
-    Raises what ``lock_changes`` and the undoing raise.
+    Raises the errors of ``lock_changes`` and of the undoing.
     """
     with lock_changes(database.path.parent):
         _undo(database)
@@ -120,10 +120,10 @@ def begin_change(database: Database) -> Iterator[None]:
 def replace_files(
     database: Database, what: str, swaps: Sequence[Swap], record: Callable[[sqlite3.Connection], None]
 ) -> None:
-    """Change every file and record it, or do neither; call it inside ``begin_change``.
+    """Change every file and record the change, or do neither; the caller is inside ``begin_change``.
 
-    Raises what changing and recording raise, after putting the files back. If even that fails, the error says so and
-    the next command tries again. Raises ``Refused`` for a file that an interrupted change still holds.
+    Any error is raised again after the files were restored. If they cannot be restored, the error says so, and the next
+    command tries again. Raises ``Refused`` for a file whose earlier, interrupted change is not yet undone.
     """
     unfinished = {swap.path: earlier for _, earlier, swap in _read_unfinished(database)}
     for swap in swaps:
@@ -158,8 +158,8 @@ def replace_files(
 def undo_unfinished(database: Database) -> tuple[str, ...]:
     """Restore the files of an adopt or revert that was killed; return lines that say what was done.
 
-    Does nothing while its owner is still at work. A file that cannot be restored is reported, the others are restored,
-    and the next command tries again.
+    Does nothing while another process is changing files. A file that cannot be restored is reported; the others are
+    restored, and the next command tries again.
     """
     if not database.rows("SELECT 1 FROM swaps LIMIT 1"):
         return ()
@@ -170,7 +170,7 @@ def undo_unfinished(database: Database) -> tuple[str, ...]:
 def give_up_unfinished(database: Database) -> tuple[str, ...]:
     """Leave the files of an interrupted change as they are, and keep their old bytes in the data folder.
 
-    For files that can never be restored. Returns lines that say where the bytes are. Raises ``DiskError``.
+    It is meant for files that can never be restored. Returns lines that say where the bytes are. Raises ``DiskError``.
     """
     lines = []
     for number, what, swap in _read_unfinished(database):

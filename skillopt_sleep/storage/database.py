@@ -1,7 +1,7 @@
 """Opens the user's SQLite file ``sleep.db``, brings its schema up to date, and runs queries and transactions.
 
-It is opened only when needed, and written in short transactions from any thread. Every error of SQLite becomes a
-``DiskError`` that names the file and what helps.
+The file is opened only when needed, and written in short transactions from any thread. Every error of SQLite becomes a
+``DiskError`` that names the file and a remedy.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ T = TypeVar("T")
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
 WORTH_RELEASING = 16 * 2**20
-"""Bytes of a file that may be empty; above, it is written anew once a quarter of it is."""
+"""Bytes of free space in the file above which it is rewritten, if they are also over a quarter of the file."""
 COPY_CACHE = 32_768
-"""Kilobytes of a temporary copy of the database that are held in memory."""
+"""Maximum kilobytes of a temporary copy of the database that are in memory."""
 SCHEMA = Path(__file__).with_name("schema.sql")
-"""The tables, as SQL that can be run again."""
+"""The file with the SQL that makes all tables; running it again changes nothing."""
 VERSION = 8
-"""``PRAGMA user_version`` of the schema. A higher one was written by a newer program; a lower one is migrated by
-running the schema again, which only ever adds tables, and by ``MIGRATIONS``."""
+"""``PRAGMA user_version`` of this schema. A database with a higher version was written by a newer program; one with a
+lower version is migrated by ``SCHEMA``, which only adds tables, and by ``MIGRATIONS``."""
 MIGRATIONS = {
     4: "UPDATE files SET mtime_ns = -1 WHERE source = 'codex';",
     6: "INSERT OR IGNORE INTO steps_due SELECT source, path FROM sessions"
     ' WHERE instr(CAST(data AS TEXT), \'"feedback":"correction"\');',
     7: "UPDATE files SET mtime_ns = -1;",
 }
-"""SQL to run when migrating a database of a version below the key. 4: Codex sessions are read again, for their git
-remote. 6: sessions with corrections are marked to have their steps read. 7: sessions are read again, because more
-corrections are recognised."""
+"""SQL that migrates a database of a version below the key. 4: Codex sessions are read again, for their git remote. 6:
+sessions with corrections are marked to have their steps read. 7: sessions are read again, because more corrections are
+recognised."""
 
 
 class Database:
-    """The user's ``sleep.db``, safe to use from several threads; each transaction holds it alone.
+    """The user's ``sleep.db``, for use from several threads; one transaction runs at a time.
 
-    WAL with ``synchronous = NORMAL``: a committed transaction survives ``kill -9`` at any moment; a power cut may cost
-    the last ones, never the file. With ``as_copy`` it is a temporary copy: up to ``COPY_CACHE`` in memory, the rest in
-    a nameless file of SQLite's. Opening it and every method raise ``DiskError``.
+    In WAL mode with ``synchronous = NORMAL``, a committed transaction survives ``kill -9`` at any moment; a power cut
+    may lose the last ones, but never the file. With ``as_copy`` the database is a temporary copy: up to ``COPY_CACHE``
+    in memory, the rest in a nameless file of SQLite. Opening it and every method raise ``DiskError``.
     """
 
     def __init__(self, path: Path, *, extra_schema: str = "", as_copy: bool = False) -> None:
@@ -85,9 +85,9 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """Do all or nothing; nests into the transaction already open in this thread.
+        """On entering, begin a transaction and yield its connection; on leaving, commit, or roll back after an error.
 
-        A ``durable`` one survives a power cut too.
+        It joins a transaction that is open in this thread. If ``durable``, the commit survives a power cut too.
         """
         with self._lock:
             outermost = self._depth == 0
@@ -110,7 +110,7 @@ class Database:
                 self._depth -= 1
 
     def rows(self, query: str, parameters: tuple[object, ...] | dict[str, object] = ()) -> list[sqlite3.Row]:
-        """Run one reading query and return all its rows."""
+        """Run one reading query and return all rows of its result."""
         with self._lock:
             try:
                 return self._connection.execute(query, parameters).fetchall()
@@ -118,7 +118,7 @@ class Database:
                 raise self._describe("read", error) from error
 
     def iterate(self, query: str) -> Iterator[sqlite3.Row]:
-        """Yield the rows of a reading query one by one, when they may be too many to hold at once."""
+        """Yield the rows of a reading query one by one, for results too large for memory."""
         with self._lock:
             try:
                 yield from self._connection.execute(query)
@@ -126,19 +126,19 @@ class Database:
                 raise self._describe("read", error) from error
 
     def make_tables(self) -> None:
-        """Make the tables that are missing; the others stay as they are."""
+        """Make the tables that are missing; leave the others as they are."""
         try:
             self._connection.executescript(f"BEGIN IMMEDIATE;{self._schema}COMMIT;")
         except sqlite3.Error as error:
             raise self._describe("write", error) from error
 
     def copy_into(self, other: sqlite3.Connection) -> None:
-        """Copy the whole database into another connection, by SQLite's own backup. Raises ``sqlite3.Error``."""
+        """Copy the whole database into another connection with SQLite's backup. Raises ``sqlite3.Error``."""
         with self._lock:
             self._connection.backup(other)
 
     def update_copy(self, path: Path) -> bool:
-        """Bring an earlier copy up to date, row by row; False when its schema differs. Raises ``sqlite3.Error``."""
+        """Update an earlier copy row by row; return False when its schema differs. Raises ``sqlite3.Error``."""
         with self._lock:
             self._connection.execute("ATTACH ? AS copy", (str(path),))
             try:
@@ -157,13 +157,13 @@ class Database:
             return True
 
     def release_free_space(self) -> None:
-        """Give space that deletions left in the file back to the disk, where it is worth it. Raises ``DiskError``."""
+        """Return the space of deleted rows to the disk when there is much of it. Raises ``DiskError``."""
         free, pages, size = (self.rows(f"PRAGMA {key}")[0][0] for key in ("freelist_count", "page_count", "page_size"))
         if free * size > WORTH_RELEASING and 4 * free > pages:
             self.erase_free_space()
 
     def erase_free_space(self) -> None:
-        """Write the file anew, so that nothing deleted can be found in it or in its log. Raises ``DiskError``."""
+        """Rewrite the file, so that no deleted data can be found in it or in its log. Raises ``DiskError``."""
         with self._lock:
             try:
                 self._connection.execute("VACUUM")
@@ -172,7 +172,7 @@ class Database:
                 raise self._describe("write", error) from error
 
     def close(self) -> None:
-        """Close the file; what was committed stays."""
+        """Close the file; committed data stay."""
         with self._lock:
             self._connection.close()
 
@@ -190,7 +190,7 @@ class Database:
                 original.backup(self._connection)
 
     def _restore_log_modes(self) -> None:
-        """Make our log writable again when the database is: reading a read-only file leaves a read-only log."""
+        """Make our log writable when the database is: reading a read-only database leaves a read-only log behind."""
         mode = self.path.stat().st_mode & 0o777
         for part in self._log_files():
             with suppress(OSError):
@@ -218,7 +218,7 @@ class Database:
         return DiskError(f"cannot {action} {self.path}: {error}{self._find_advice(error)}")
 
     def _find_advice(self, error: sqlite3.Error) -> str:
-        """Return what helps against an error: the repair, or which file to make writable."""
+        """Return a remedy for an SQLite error: the repair command, or which file to make writable."""
         message = str(error)
         if any(sign in message for sign in ("no such table", "no such column", "malformed", "not a database")):
             return f"; {REPAIR}"
@@ -230,7 +230,7 @@ class Database:
 
 
 def _copy_changes(connection: sqlite3.Connection, table: str, *, has_rowid: bool) -> None:
-    """Make a table of the attached ``copy`` equal to ours, rowids included."""
+    """Make a table of the attached database ``copy`` equal to ours, rowids included."""
     columns = [(row["name"], row["pk"]) for row in connection.execute(f"PRAGMA main.table_info({table})")]
     names = [*(["rowid"] if has_rowid else []), *(name for name, _ in columns)]
     key = ["rowid"] if has_rowid else [name for name, place in columns if place]
@@ -246,7 +246,7 @@ def _copy_changes(connection: sqlite3.Connection, table: str, *, has_rowid: bool
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:
-    """Decode the JSON of an entry. Raises ``DiskError`` naming the repair when the entry is damaged."""
+    """Decode the JSON of an entry. Raises ``DiskError``, which names the repair command, when the entry is damaged."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (ValueError, TypeError) as error:  # errors of msgspec and of encodings are ValueErrors
@@ -254,7 +254,7 @@ def decode_json(data: bytes | str, kind: type[T]) -> T:
 
 
 def convert_value(value: object, kind: type[T]) -> T:
-    """Convert the value of a column, such as a time or a state. Raises ``DiskError`` like ``decode_json``."""
+    """Convert the value of a column, such as a time or a state. Raises ``DiskError`` for a damaged value."""
     try:
         return msgspec.convert(value, kind)
     except (ValueError, TypeError) as error:

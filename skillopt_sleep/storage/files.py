@@ -1,7 +1,7 @@
-"""Reads and writes single files so that no link is followed and nobody sees half a file, and locks files.
+"""Reads and writes single files without following links and without ever showing half a file, and locks files.
 
-Trying a lock to learn whether it is held would keep a starting owner out for that instant. So a night and a daemon
-have two files: owners compete for ``<name>.lock``, and only the winner also takes ``<name>.held``, which others test.
+Testing a lock by taking it would keep a starting owner out for that instant. So a night and a daemon have two lock
+files: owners compete for ``<name>.lock``, and only the winner also takes ``<name>.held``, which others test.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 from skillopt_sleep.errors import DiskError, NightRunning, Refused
 
 _SAFE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""Follow no link, do not wait for the writer of a FIFO, translate no line ends; as far as the platform has them."""
+"""Flags for opening files, where the platform has them: follow no link, never wait for a FIFO, keep line ends."""
 IGNORE_ALL = b"*\n"
-"""A ``.gitignore`` that hides a whole folder, itself included."""
+"""The text of a ``.gitignore`` that hides its whole folder from git, itself included."""
 _KINDS = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO"}
 
 
 def read_regular(path: Path) -> bytes | None:
-    """Return the bytes of a file, None when there is none.
+    """Return the bytes of a file, or None when there is none.
 
-    Raises ``Refused`` for a link, a folder, a FIFO or a device, and ``DiskError`` for what cannot be read.
+    Raises ``Refused`` for a link, a folder, a FIFO or a device, and ``DiskError`` for a file that cannot be read.
     """
     try:
         status = os.lstat(path)
@@ -43,10 +43,10 @@ def read_regular(path: Path) -> bytes | None:
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
-    """Replace a file whole, with exactly these permissions: after a crash it is the old one or the new one.
+    """Replace a file as a whole, with exactly these permissions: after a crash it is the old or the new one.
 
-    Without ``durable`` that holds when this process is killed, but not for a power cut: for files that can be made
-    again. The folder must exist. Raises ``DiskError`` and leaves what was there.
+    Without ``durable`` a power cut may damage the file, a killed process may not: this suits files that can be made
+    again. The folder must exist. Raises ``DiskError`` and leaves the old file.
     """
     temporary: str | None = None
     try:
@@ -71,7 +71,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = 
 
 
 def drop_temporaries(path: Path) -> None:
-    """Remove what a writer of this file left beside it when it was killed. Raises ``DiskError``."""
+    """Remove the temporary files that a killed writer of this file left beside it. Raises ``DiskError``."""
     try:
         for entry in list(os.scandir(path.parent)):
             if entry.name.startswith(_make_temporary_prefix(path)):
@@ -83,7 +83,7 @@ def drop_temporaries(path: Path) -> None:
 
 
 def remove(path: Path, *, folders: int = 0) -> None:
-    """Remove a file, and up to that many of its parents as long as they are empty. Raises ``DiskError``."""
+    """Remove a file, and up to ``folders`` of its parent folders while they are empty. Raises ``DiskError``."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -96,8 +96,8 @@ def remove(path: Path, *, folders: int = 0) -> None:
 def make_own_folder(project: Path, *names: str) -> Path:
     """Make a private folder in the project's ``.skillopt-sleep``, hidden from git, and return it.
 
-    Raises ``Refused`` where it would lead through a link, or when the project was renamed or removed: it is never made
-    again. Raises ``DiskError`` too.
+    Raises ``Refused`` when the folder is behind a link, or when the project was renamed or removed, because the project
+    folder is never made again. Raises ``DiskError`` too.
     """
     if not project.is_dir():
         raise Refused(
@@ -112,9 +112,9 @@ def make_own_folder(project: Path, *names: str) -> Path:
 
 
 def hide_from_git(folder: Path) -> bool:
-    """Make the last word of a folder's ``.gitignore`` be that git ignores everything; return whether it was not.
+    """Make a folder's ``.gitignore`` end by ignoring everything; return whether that was missing.
 
-    A project can bring such a file, or a link in its place, that shows our reports to git. Raises ``DiskError``.
+    A project can contain a ``.gitignore``, or a link in its place, that shows our reports to git. Raises ``DiskError``.
     """
     path = folder / ".gitignore"
     try:
@@ -128,7 +128,7 @@ def hide_from_git(folder: Path) -> bool:
 
 
 def make_folders(folder: Path, *, within: Path, mode: int = 0o755) -> None:
-    """Make a folder and its missing parents, each with ``mode`` as far as the umask allows.
+    """Make a folder and its missing parents, each with the permissions ``mode`` as far as the umask allows.
 
     Raises ``Refused`` for a link below ``within``, and ``DiskError``.
     """
@@ -141,12 +141,12 @@ def make_folders(folder: Path, *, within: Path, mode: int = 0o755) -> None:
 
 
 def count_missing_folders(path: Path) -> int:
-    """Return how many parents of a file would have to be made."""
+    """Return the number of parent folders that would have to be made for a file."""
     return next((count for count, parent in enumerate(path.parents) if parent.exists()), len(path.parents))
 
 
 def read_mode(path: Path) -> int | None:
-    """Return the permission bits of a file, None when there is none."""
+    """Return the permission bits of a file, or None when there is none."""
     try:
         return stat.S_IMODE(path.lstat().st_mode)
     except FileNotFoundError:
@@ -156,7 +156,7 @@ def read_mode(path: Path) -> int | None:
 def refuse_links(path: Path, *, within: Path) -> None:
     """Raise ``Refused`` when the path leads through a link anywhere below ``within``.
 
-    A cloned project may hold links that lead anywhere; how users link their own folders is their business.
+    A cloned project may contain links that lead anywhere; links above ``within`` are the user's own and allowed.
     """
     inside = len(path.parts) - len(within.parts) if path.is_relative_to(within) else 0
     for part in [path, *path.parents][:inside]:
@@ -169,9 +169,9 @@ def refuse_links(path: Path, *, within: Path) -> None:
 
 
 def refuse_unwritable(path: Path, *, within: Path) -> None:
-    """Raise ``Refused``, naming the reason, when replacing this file would fail or surprise its owner.
+    """Raise ``Refused``, with the reason, when replacing this file would fail or surprise its owner.
 
-    Replacing a file whole ignores its own permissions, so a read-only file and one of another user are refused here.
+    Replacing a file as a whole ignores its own permissions, so a read-only file or one of another user is refused here.
     """
     try:
         _refuse_unwritable_parent(path, within)
@@ -211,7 +211,7 @@ def _make_temporary_prefix(path: Path) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a power cut, where folders can be opened at all."""
+    """Make a rename in this folder survive a power cut, on platforms that can open folders."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -223,18 +223,18 @@ def _sync_folder(folder: Path) -> None:
 NIGHT = "night"
 DAEMON = "daemon"
 POLL = 0.2
-"""Seconds between two tries while waiting for a night to end."""
+"""Seconds between two tries to take a lock that another process holds."""
 TEST_WAIT = 5.0
-"""Seconds an owner waits for a process that is testing ``.held``; after that others are told that nobody holds it."""
+"""Seconds an owner waits for a process that tests ``.held``; after that, others are told that nobody holds the lock."""
 
 
 @contextmanager
 def take_lock(
     path: Path, *, wait: float = 0.0, poll: float = 0.05, advice: str = "name another folder with --data-dir"
 ) -> Iterator[bool]:
-    """Hold a lock file; gives False when another process still holds it after ``wait`` seconds. Raises ``DiskError``.
+    """On entering, take a lock file and yield True, or False if another process holds it after ``wait`` seconds.
 
-    The lock belongs to this process, not to the file: it is gone when the process is.
+    Leaving releases the lock, and so does the end of the process. Raises ``DiskError``.
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415  `status` takes no lock
 
@@ -253,25 +253,25 @@ def take_lock(
 
 
 def lock_night(folder: Path, *, wait: float = 0.0) -> contextlib.AbstractContextManager[bool]:
-    """Hold the lock of a data folder while a night runs; gives whether it had to wait, ``wait`` seconds at most.
+    """Return a context that holds a data folder's lock for a night, and yields whether it had to wait for the lock.
 
-    Raises ``NightRunning`` when another process still holds it then, and ``DiskError``.
+    Raises ``NightRunning`` when another process still holds the lock after ``wait`` seconds, and ``DiskError``.
     """
     return _own(folder, NIGHT, wait, "another night is running (it holds {path}); wait for it, or stop it first")
 
 
 def lock_daemon(folder: Path) -> contextlib.AbstractContextManager[bool]:
-    """Hold the lock of a data folder while its schedule is attended.
+    """Return a context that holds a data folder's lock while its schedule is attended.
 
-    Raises ``NightRunning`` at once when another process holds it, and ``DiskError``.
+    Raises ``NightRunning`` at once when another process holds the lock, and ``DiskError``.
     """
     return _own(folder, DAEMON, 0.0, "the schedule is being attended by another process (it holds {path})")
 
 
 def is_held(folder: Path, name: str = NIGHT) -> bool:
-    """Tell whether a process owns this lock, by default that of a night.
+    """Tell whether a process holds a lock of this folder, by default that of a night.
 
-    Never delays a process that is about to take it, and writes nothing.
+    The test writes nothing and never delays a process that is about to take the lock.
     """
     path = folder / f"{name}.held"
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Stores the outcome of each stage of a night, so that an interrupted night resumes where it was."""
+"""Stores the result of each stage of a night, so that an interrupted night resumes at the stage it had reached."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ P = ParamSpec("P")
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
 TOO_LITTLE_MEASURED = 5
-"""Exit code of a night that had tasks and could not measure enough of them."""
+"""Exit code of a night that had tasks but could not measure enough of them."""
 
 
 def get_night_folder(project: str, night: str) -> Path:
-    """Return the folder of a night's files for people."""
+    """Return the folder of a night's files for people, such as the report."""
     return Path(project) / ".skillopt-sleep" / "nights" / night
 
 
 class JournalledNight:
-    """A running night (``ports.OpenNight``); after every stage its outcome and the report are stored."""
+    """A running night (``ports.OpenNight``), which stores the result of each stage, and the report after it."""
 
     def __init__(self, journal: NightJournal, report: NightReport, *, sitting: int) -> None:
         self._journal = journal
@@ -55,25 +55,25 @@ class JournalledNight:
 
     @property
     def id(self) -> str:
-        """Name of the night."""
+        """The name of the night."""
         return self._report.night
 
     @property
     def seed(self) -> int:
-        """Seed of the night."""
+        """The random seed of the night."""
         return self._report.seed
 
     @property
     def ledger(self) -> Ledger:
-        """The replies of this night and their account."""
+        """The ledger of this night: its replies and what they cost."""
         return self._ledger
 
     def spent(self) -> Spend:
-        """Return what this sitting of the night has spent."""
+        """Return the spending of this night since its caps were last renewed."""
         return replace(self._ledger.spent(), seconds=self._journal.clock.monotonic() - self._started)
 
     def stage(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
-        """Return the stored outcome of a stage, or do its work and store it."""
+        """Return the stored result of a stage, or run its work and store the result."""
         kept = self._journal.kept(self.id, name)
         if kept is not None:
             try:
@@ -87,7 +87,7 @@ class JournalledNight:
         return self._report_outcome(name, outcome)
 
     def look(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
-        """Do work and report it, without storing its outcome."""
+        """Run work and report it, without storing its result."""
         return self._report_outcome(name, work(*args, **kwargs))
 
     def _report_outcome(self, name: str, outcome: OutcomeT) -> OutcomeT:
@@ -96,11 +96,11 @@ class JournalledNight:
         return outcome
 
     def evidence(self, rows: Sequence[EvidenceRow]) -> None:
-        """Write ``evidence.jsonl``."""
+        """Write the file ``evidence.jsonl``."""
         self._journal.write(self._report, {"evidence.jsonl": self._journal.renderers.evidence(rows)})
 
     def report(self) -> NightReport:
-        """Return the report with the calls and spending so far; that of a finished night as it was at its end."""
+        """Return the report with the calls and spending so far; return a finished night's report unchanged."""
         if self._report.finished_at:
             return self._report
         return replace(
@@ -112,12 +112,12 @@ class JournalledNight:
         )
 
     def write(self) -> None:
-        """Write ``diagnostics.json``, and ``report.md`` at the end."""
+        """Write the file ``diagnostics.json`` and, at the end of the night, ``report.md``."""
         self._report = self.report()
         self._journal.save(self._report)
 
     def end(self, error: BaseException | None) -> None:
-        """Conclude the night: every way it can end has its state, its reason and its exit code."""
+        """Finish the night: set the state, the reason and the exit code for the way in which it ended."""
         report = self.report()
         unmeasured = error is None and report.verdict is Verdict.UNMEASURED
         if unmeasured:  # the next run makes the lost calls again
@@ -142,7 +142,7 @@ class JournalledNight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renderers:
-    """Turn reports into files; passed in, because storage does not import reports."""
+    """Functions that turn reports into files; they are passed in, because storage does not import reports."""
 
     diagnostics: Callable[[NightReport], bytes]
     markdown: Callable[[NightReport], bytes]
@@ -150,7 +150,7 @@ class Renderers:
 
 
 class NightJournal:
-    """All nights, in the database and the project's ``.skillopt-sleep`` folder (``ports.Journal``)."""
+    """All nights of this user, in the database and in each project's ``.skillopt-sleep`` folder (``ports.Journal``)."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class NightJournal:
         renderers: Renderers,
         explain: Callable[[BaseException], str] = str,
     ) -> None:
-        """``explain`` says why an error ended a night, by default in the error's own words."""
+        """``explain`` returns why an error ended a night; by default it returns the text of the error."""
         self.database = database
         self.explain = explain
         self.clock = clock
@@ -167,7 +167,7 @@ class NightJournal:
 
     @contextmanager
     def open(self, report: NightReport, fingerprint: str) -> Iterator[JournalledNight]:
-        """Start a night, or resume the interrupted one, and conclude it at the end."""
+        """On entering, start a night or resume the interrupted one, and yield it; on leaving, finish it."""
         night = self._resume(report, fingerprint) or self._begin(report, fingerprint)
         night.write()
         try:
@@ -195,7 +195,7 @@ class NightJournal:
         return JournalledNight(self, replace(report, night=night, seed=seed, started_at=started), sitting=1)
 
     def _resume(self, report: NightReport, fingerprint: str) -> JournalledNight | None:
-        """Resume the last night of this project if it was interrupted and its plan has not changed."""
+        """Return the last night of this project for resuming if it was interrupted and its plan has not changed."""
         rows = self.database.rows(
             "SELECT * FROM nights WHERE project = ? ORDER BY started_at DESC, rowid DESC LIMIT 1", (report.project,)
         )
@@ -221,24 +221,24 @@ class NightJournal:
         return JournalledNight(self, report, sitting=sitting)
 
     def _is_pinned(self, night: str) -> bool:
-        """Tell whether anything of the night is paid for or mined, so that it must keep its sessions."""
+        """Tell whether the night has paid for a reply or mined a session, so that it must keep its sessions."""
         paid = self.database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (night,))
         return bool(paid) or self.kept(night, "mine") is not None
 
     def kept(self, night: str, name: str) -> bytes | None:
-        """Return the outcome of a finished stage, None when it is not finished."""
+        """Return the stored result of a finished stage, or None when the stage is not finished."""
         rows = self.database.rows(  # a damaged outcome may be of any type, or text that is not UTF-8
             "SELECT CAST(outcome AS BLOB) AS outcome FROM stages WHERE night = ? AND name = ?", (night, name)
         )
         return rows[0]["outcome"] if rows else None
 
     def keep(self, night: str, name: str, outcome: bytes) -> None:
-        """Store the outcome of a stage."""
+        """Store the result of a stage."""
         with self.database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO stages VALUES (?, ?, ?)", (night, name, outcome))
 
     def forget(self, night: str, *, from_stage: str) -> None:
-        """Delete the outcomes of a stage and of all stages after it."""
+        """Delete the results of a stage and of all stages after it."""
         with self.database.transaction() as connection:
             connection.execute(
                 "DELETE FROM stages WHERE night = :night AND rowid >="
@@ -247,9 +247,10 @@ class NightJournal:
             )
 
     def save(self, report: NightReport) -> None:
-        """Store a report as files, then in the database: a night killed in between resumes and writes them again.
+        """Write a report to files, then to the database; a night killed in between resumes and writes both again.
 
-        Raises ``Refused`` when the project folder is gone, unless the night has ended: then only the files are missing.
+        Raises ``Refused`` when the project folder is gone. For a night that has ended, the files are then left out
+        instead.
         """
         diagnostics = self.renderers.diagnostics(report)
         if not report.finished_at or Path(report.project).is_dir():
@@ -263,12 +264,12 @@ class NightJournal:
             )
 
     def renew_caps(self, night: str) -> None:
-        """Let the next run of this night spend up to the caps again."""
+        """Let the next run of this night spend up to its caps once more."""
         with self.database.transaction() as connection:
             connection.execute("UPDATE nights SET sitting = sitting + 1 WHERE id = ?", (night,))
 
     def write(self, report: NightReport, files: Mapping[str, bytes]) -> None:
-        """Write files into the folder of the night, each atomically."""
+        """Write files into the folder of the night, each file atomically."""
         folder = make_own_folder(Path(report.project), "nights", report.night)
         for name, data in files.items():
             write_atomic(folder / name, data)
@@ -283,7 +284,7 @@ class NightJournal:
 
 
 def _find_failure(endings: Mapping[str, int]) -> BackendError | None:
-    """Return the error of a night in which every call failed; None when one was answered or ended at a cap."""
+    """Return the error of a night in which every call failed, or None when a call was answered or ended at a cap."""
     if not endings or endings.keys() & {"", BudgetSpent.__name__}:
         return None
     errors = ", ".join(f"{count} x {name}" for name, count in endings.items())
@@ -295,7 +296,7 @@ def _find_failure(endings: Mapping[str, int]) -> BackendError | None:
 
 
 def _conclude_with_error(report: NightReport, error: BaseException, why: str) -> NightReport:
-    """Return the report of a night that an error ended, with the reason for people."""
+    """Return the report of a night that an error ended, with a reason that people can understand."""
     why = why or type(error).__name__
     stopped = {
         Awaiting: StoppedBy.HANDOFF,

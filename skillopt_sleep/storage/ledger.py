@@ -1,6 +1,6 @@
-"""Keeps every reply that was paid for and every attempt made for it.
+"""Stores every reply that was paid for, and every attempt at a call.
 
-A training run has a ledger of its own, in a folder with its files and the results it has finished.
+A training run has its own ledger, in a folder with its files and its finished results.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _TOTALS = (
     " COUNT(*) FILTER (WHERE error = '' AND cost_usd IS NULL) AS unpriced FROM calls"
 )
 TRAINING_RUN = "train"
-"""Name of the only run in the ledger of a training folder."""
+"""The name of the only run in the ledger of a training folder."""
 SITTING = "sitting"
 CHECKPOINT_PAGES = 20_000
-"""Pages of the log, of 4 KB, after which SQLite moves them into the database: all workers wait for that."""
+"""Pages (4 KB) of the log after which SQLite moves them into the database, while all workers wait."""
 
 
 class NightLedger:
-    """The ledger of one night (``ports.Ledger``); ``sitting`` counts how often it got a new allowance."""
+    """The ledger of one night (``ports.Ledger``); ``sitting`` is the number of times its caps were renewed."""
 
     def __init__(self, database: Database, *, night: str, sitting: int) -> None:
         self._database = database
@@ -39,10 +39,10 @@ class NightLedger:
         self._sitting = sitting
         self._reused: Counter[str] = Counter()
         self.endings: Counter[str] = Counter()
-        """The attempts of this process by the class of their error, "" for an answer."""
+        """Number of attempts of this process for each class of error, with "" for an answer."""
 
     def find(self, role: Role, prompt: Prompt, model: str) -> Reply | None:
-        """Return the committed reply to this prompt and sample, None when there is none."""
+        """Return the stored reply to this prompt and sample, or None when there is none."""
         rows = self._database.rows(
             "SELECT reply FROM replies WHERE night = ? AND role = ? AND digest = ? AND model = ? AND sample = ?",
             (self._night, role, prompt.digest, model, prompt.sample),
@@ -51,11 +51,11 @@ class NightLedger:
         return decode_json(rows[0]["reply"], kind) if rows else None
 
     def reuse(self, phase: str) -> None:
-        """Count a reply that this process did not have to pay for."""
+        """Count a reply that was found in the ledger, so that this process did not pay for it."""
         self._reused[phase] += 1
 
     def commit(self, role: Role, prompt: Prompt, model: str, reply: Reply, attempt: Attempt) -> None:
-        """Store a reply and the attempt that brought it, in one transaction."""
+        """Store a reply and the attempt that it came from, in one transaction."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?, ?)",
@@ -64,7 +64,7 @@ class NightLedger:
             self.record(attempt)
 
     def record(self, attempt: Attempt) -> None:
-        """Store one attempt."""
+        """Store one attempt with its error, tokens, price and time."""
         usage = attempt.usage
         with self._database.transaction() as connection:
             connection.execute(
@@ -77,18 +77,18 @@ class NightLedger:
             self.endings[attempt.error] += 1
 
     def forget_replies(self, role: Role) -> None:
-        """Delete the replies of a role, so that they are asked for again; what they cost stays on the account."""
+        """Delete the replies of a role, so that they are asked for again; their cost stays in the account."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM replies WHERE night = ? AND role = ?", (self._night, role))
 
     def spent(self, *, whole_night: bool = False) -> Spend:
-        """Return what this sitting, or the whole night, has spent; ``seconds`` is left to the clock of the process."""
+        """Return the spending of this sitting or of the whole night, without ``seconds``, which the clock must add."""
         first = 0 if whole_night else self._sitting
         row = self._database.rows(f"{_TOTALS} WHERE night = ? AND sitting >= ?", (self._night, first))[0]
         return Spend(calls=row["calls"], tokens=int(row["tokens"]), usd=row["usd"], unpriced=row["unpriced"])
 
     def spent_on(self, day: str) -> Spend:
-        """Return what nights have spent together on a day, each counted from when it first called this on that day."""
+        """Return the spending of all nights on a day, each night from its first call of this function on that day."""
         before = self.spent(whole_night=True)
         with self._database.transaction() as connection:
             connection.execute(
@@ -110,7 +110,7 @@ class NightLedger:
         )
 
     def tallies(self) -> tuple[PhaseTally, ...]:
-        """Return what each phase of the whole night cost, in the order the phases began."""
+        """Return the cost of each phase over the whole night, in the order in which the phases began."""
         errors: dict[str, dict[str, int]] = {}
         for row in self._database.rows(
             "SELECT phase, error, COUNT(*) AS count FROM calls WHERE night = ? AND error != '' GROUP BY phase, error",
@@ -139,7 +139,7 @@ class NightLedger:
 
 
 class TrainingFolder:
-    """The folder of one training run and the database in it (``train.ports.RunStore``)."""
+    """The folder of one training run with its database (``train.ports.RunStore``)."""
 
     def __init__(self, folder: Path, database: Database) -> None:
         self.folder = folder
@@ -147,20 +147,20 @@ class TrainingFolder:
         self.ledger = NightLedger(database, night=TRAINING_RUN, sitting=self._read_sitting())
 
     def tallies(self) -> tuple[PhaseTally, ...]:
-        """Return what each stage of the whole run cost."""
+        """Return the cost of each stage over the whole run."""
         return self.ledger.tallies()
 
     def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
-        """Write a file that only this user may read: prompts and answers may hold anything."""
+        """Write a file that only this user may read, because prompts and answers may contain secrets."""
         path = self.folder / name
         if not path.parent.is_dir():
             make_folders(path.parent, within=self.folder, mode=0o700)
         write_atomic(path, data, durable=durable)
 
     def empty_folder(self, name: str) -> str:
-        """Create a folder of unfinished work, without what an interrupted process left in it.
+        """Create a folder for unfinished work, empty even when an interrupted process left files in it.
 
-        Environments pick up files of their own that they find, and these might hold scores of lost calls.
+        Environments use their own files that they find in it, and old ones might contain scores of lost calls.
         """
         path = self.folder / name
         try:
@@ -174,7 +174,7 @@ class TrainingFolder:
         return str(path)
 
     def kept(self, name: str) -> bytes | None:
-        """Return the result of work that was finished before, None when it was not."""
+        """Return the stored result of finished work, or None when the work was not finished."""
         rows = self._database.rows(
             "SELECT CAST(outcome AS BLOB) AS outcome FROM stages WHERE night = ? AND name = ?", (TRAINING_RUN, name)
         )
@@ -186,7 +186,7 @@ class TrainingFolder:
             connection.execute("INSERT OR REPLACE INTO stages VALUES (?, ?, ?)", (TRAINING_RUN, name, outcome))
 
     def new_allowance(self) -> None:
-        """Reset what counts against the caps, so that the next process may spend up to them again."""
+        """Renew the caps, so that the next process may spend up to them once more."""
         self.keep(SITTING, str(self._read_sitting() + 1).encode())
 
     def _read_sitting(self) -> int:
@@ -195,9 +195,9 @@ class TrainingFolder:
 
 @contextmanager
 def open_training_folder(folder: Path) -> Iterator[TrainingFolder]:
-    """Open the folder of a run, made if need be, for this process alone.
+    """On entering, make or open the folder of a run, lock it for this process, and yield it; on leaving, release it.
 
-    Raises ``NightRunning`` when another process trains into it, ``Refused`` for a link, and ``DiskError``.
+    Raises ``NightRunning`` when another process trains into the folder, ``Refused`` for a link, and ``DiskError``.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Knows what was made live in which file, and computes what a file becomes once some of that is taken out.
+"""Knows which edits are live in which file, and computes the content of a file without some of them.
 
-Nothing is subtracted. Every adoption keeps the bytes it found and the edits it made, so an edit is taken out by
-applying all others again, in order, to what the file was before. The result is exact; lines that the person added among
-the rules stay, and a rule that the person rewrote is theirs: taking it out is refused.
+Nothing is subtracted. Every adoption stores the bytes it found and the edits it made, so an edit is taken out by
+applying all other edits again, in order, to the bytes before the first one. The result is exact; lines that the person
+added among the rules stay, and a rule that the person rewrote belongs to them: taking it out is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from skillopt_sleep.storage.files import read_regular
 
 
 class Adoption(Struct, frozen=True, kw_only=True):
-    """One night's edits of one live file, in the order they were applied, without those reverted since."""
+    """The live edits that one night made in one file, in the order in which they were applied."""
 
     id: int
     night: str
@@ -43,37 +43,37 @@ class Adoption(Struct, frozen=True, kw_only=True):
     kind: DocumentKind
     whole: bool
     before: bytes | None
-    """Bytes of the file before the adoption, None for no file."""
+    """Bytes of the file before the adoption, or None when there was no file."""
     after: bytes | None
     edits: tuple[EditRecord, ...]
     mode: int | None = None
-    """Permission bits of the file that was there."""
+    """Permission bits of the file before the adoption."""
     folders: int = 0
-    """Number of parent folders that exist only for the file."""
+    """Number of parent folders that were made for the file."""
     how: str = ""
-    """How the edits went live ("by hand: ...", "by itself"); "" when the person adopted what a gate had accepted."""
+    """How the edits went live ("by hand: ...", "by itself"), or "" when the person adopted what a gate had accepted."""
     adopted_at: str = ""
-    """ISO 8601."""
+    """The time of the adoption, in ISO 8601."""
 
     def document(self, content: bytes | None) -> Document:
-        """Return this file with other content."""
+        """Return this file as a document with the given content."""
         return Document(kind=self.kind, path=self.path, content=content, whole=self.whole)
 
     def region(self, content: bytes | None) -> str:
-        """Return the editable region of this file with other content."""
+        """Return the editable region that this file has with the given content."""
         return read_region(self.document(content))
 
 
 class AdoptedEdit(Struct, frozen=True, kw_only=True):
-    """An edit that was made live, as the table ``adoptions`` stores it."""
+    """An edit that was made live, in the form in which the table ``adoptions`` stores it."""
 
     edit: EditRecord
     reverted_at: str | None = None
-    """ISO 8601; None while it is live."""
+    """The time when the edit was reverted, in ISO 8601, or None while it is live."""
 
 
 def read_adoptions(database: Database) -> tuple[Adoption, ...]:
-    """Return everything that is live, the oldest first."""
+    """Return all adoptions with live edits, the oldest first."""
     rows = database.rows(
         "SELECT * FROM adoptions LEFT JOIN adopted_how ON adoption = id WHERE reverted_at IS NULL ORDER BY id"
     )
@@ -98,7 +98,7 @@ def read_adoptions(database: Database) -> tuple[Adoption, ...]:
 
 
 def insert_adoption(connection: sqlite3.Connection, adoption: Adoption, now: datetime) -> None:
-    """Record a new adoption; its ``id`` and ``adopted_at`` are ignored."""
+    """Store a new adoption; ignore its ``id`` and ``adopted_at``."""
     cursor = connection.execute(
         "INSERT INTO adoptions (night, project, path, kind, whole, before, after, edits, mode, folders, adopted_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -121,7 +121,7 @@ def insert_adoption(connection: sqlite3.Connection, adoption: Adoption, now: dat
 
 
 def update_adoption(connection: sqlite3.Connection, adoption: Adoption, now: datetime) -> None:
-    """Record that edits were reverted. An adoption without edits left keeps the bytes it once found and made."""
+    """Store that edits were reverted; an adoption left without edits keeps its bytes from before and after."""
     (data,) = connection.execute("SELECT edits FROM adoptions WHERE id = ?", (adoption.id,)).fetchone()
     edits = msgspec.json.encode(
         [
@@ -143,7 +143,7 @@ def update_adoption(connection: sqlite3.Connection, adoption: Adoption, now: dat
 
 
 def read_adopted_edits(database: Database, project: str) -> dict[tuple[str, str], bool]:
-    """Return each (night, edit id) of a project that was ever live, and whether it still is."""
+    """Return, for each (night, edit id) of a project that was ever live, whether it is live now."""
     rows = database.rows("SELECT night, edits FROM adoptions WHERE project = ? ORDER BY id", (project,))
     return {
         (row["night"], adopted.edit.id): adopted.reverted_at is None
@@ -153,7 +153,7 @@ def read_adopted_edits(database: Database, project: str) -> dict[tuple[str, str]
 
 
 def read_reverted_rules(database: Database, project: str) -> dict[tuple[str, str], tuple[tuple[str, str], ...]]:
-    """Return when each reverted rule was live, by its file and text: pairs of from and until, ISO 8601."""
+    """Return the periods in which each reverted rule was live, by file and text: pairs of start and end in ISO 8601."""
     rows = database.rows("SELECT path, edits, adopted_at FROM adoptions WHERE project = ? ORDER BY id", (project,))
     spans: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
     for row in rows:
@@ -165,7 +165,7 @@ def read_reverted_rules(database: Database, project: str) -> dict[tuple[str, str
 
 
 def find_altered_edits(database: Database, project: str) -> dict[tuple[str, str], str]:
-    """Return each live (night, edit id) of a project that its file no longer holds as adopted, with that file."""
+    """Return the file of each live (night, edit id) of a project that the file no longer contains as adopted."""
     found = {}
     for adoption in read_adoptions(database):
         if adoption.project == project:
@@ -182,10 +182,10 @@ def find_altered_edits(database: Database, project: str) -> dict[tuple[str, str]
 def take_out_edits(
     history: Sequence[Adoption], is_gone: Callable[[Adoption, EditRecord], bool]
 ) -> tuple[Adoption, ...]:
-    """Return the adoptions of one file, oldest first, as if some edits had never been adopted.
+    """Return the adoptions of one file, oldest first, as if the edits to be taken out had never been adopted.
 
-    An adoption whose edits are all gone stays in place, with ``after`` equal to ``before``. Raises ``Refused`` when
-    later edits depend on those that go, naming them, or when they depend on changes made by hand.
+    An adoption that loses all its edits stays in the list, with ``after`` equal to ``before``. Raises ``Refused``,
+    naming the edits, when later edits depend on those taken out, or when these depend on changes made by hand.
     """
     result: list[Adoption] = []
     stranded: list[EditRecord] = []
@@ -210,9 +210,10 @@ def take_out_edits(
 
 
 def compute_content(live: bytes | None, history: Sequence[Adoption], result: Sequence[Adoption]) -> bytes | None:
-    """Return the new content of a file whose history becomes ``result``; bytes outside the region stay as they are.
+    """Return the new content of a file whose adoptions become ``result``; bytes outside the region stay as they are.
 
-    Lines that the person added there stay too. Raises ``Refused`` when they rewrote what would change.
+    Lines that the person added in the region stay too. Raises ``Refused`` when the person rewrote a line that would
+    change.
     """
     last, new = history[-1], result[-1]
     if live == last.after:
@@ -230,7 +231,7 @@ def compute_content(live: bytes | None, history: Sequence[Adoption], result: Seq
 
 
 class _Change(NamedTuple):
-    """Lines from ``start`` to ``end`` of a text, without the last, and the lines in their place."""
+    """A replacement in a text: the lines from ``start`` up to ``end``, exclusive, and the lines put in their place."""
 
     start: int
     end: int
@@ -238,9 +239,9 @@ class _Change(NamedTuple):
 
 
 def merge_by_hand(base: str, wanted: str, live: str) -> str | None:
-    """Change ``live``, which a person made of ``base``, as ``base`` has to change to be ``wanted``.
+    """Return ``live``, which a person edited from ``base``, with the changes that turn ``base`` into ``wanted``.
 
-    None when the person rewrote a rule that has to go, or the same lines were changed in two ways.
+    Return None when the person rewrote a rule that has to go, or the same lines were changed in two ways.
     """
     lines, typed = base.split("\n"), live.split("\n")
     kept, rules = list_rules(live), list_rules(wanted)
@@ -261,7 +262,7 @@ def merge_by_hand(base: str, wanted: str, live: str) -> str | None:
 
 
 def _list_changes(before: Sequence[str], after: Sequence[str]) -> list[_Change]:
-    """Return the changes that turn one text into the other; blank lines at the edges of deleted lines are kept."""
+    """Return the changes that turn one text into the other; keep blank lines at the edges of deleted lines."""
     import difflib  # noqa: PLC0415  only a file that was edited by hand needs it
 
     found = []
@@ -276,10 +277,10 @@ def _list_changes(before: Sequence[str], after: Sequence[str]) -> list[_Change]:
 
 
 def read_baseline(paths: Mapping[DocumentKind, Path], *, most_bytes: int) -> tuple[Candidate, tuple[str, ...]]:
-    """Read the live documents, and return a note on each one that is left out, with the reason and the remedy.
+    """Read the live documents; also return a note on each document that is left out, with the reason and the remedy.
 
-    A missing file is a document without content. Left out is what is no plain file, cannot be read, or cannot be
-    parsed (``require_usable``).
+    A missing file is a document without content. A document is left out when it is no plain file, cannot be read, or
+    cannot be parsed (``require_usable``).
     """
     documents, notes = [], []
     for kind, path in paths.items():
@@ -295,7 +296,7 @@ def read_baseline(paths: Mapping[DocumentKind, Path], *, most_bytes: int) -> tup
 
 
 def _rebase(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
-    """Put ``old``, which was made on top of ``previous``, on top of ``new``."""
+    """Return ``old``, which followed ``previous``, as an adoption that follows ``new``."""
     if old.before == previous.after:
         return replace(old, before=new.after)
     if new.after == previous.after:

@@ -1,8 +1,8 @@
-"""Tells which sessions belong to a project: those in its folder, its worktrees and its clones.
+"""Finds the sessions that belong to a project: those in its folder, its worktrees and its clones.
 
-A session records only where it ran. Agents put their work into worktrees in many places and delete them later, so the
-path alone is not enough. Worktrees and clones are found in files, without git; what is asked of git itself writes
-nothing and runs nothing that belongs to the project.
+A session records only the folder in which it ran. Agents put worktrees in many places and delete them later, so the
+path alone is not enough. Worktrees and clones are found in files, without git; the git commands that are used write
+nothing and run nothing that belongs to the project.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pathlib import Path, PurePath
 from skillopt_sleep.model.session import Place, is_local_remote, normalize_remote
 
 MAX_BYTES = 1_000_000
-"""Size up to which a file of git is read."""
+"""Maximum bytes of a file of git that is read."""
 MAX_WORKTREES = 2_000
-"""Worktrees of one repository that are looked at."""
+"""Maximum worktrees of one repository that are examined."""
 MAX_ORIGINS = 4
-"""Most steps followed from a clone to the local repository it was cloned from, and from there to that one's origin."""
+"""Maximum steps from a clone to the local repository it was cloned from, and on to the origin of that repository."""
 
 _PLACE = re.compile(
     r"/(?:\.(?:codex|cursor|superset|windsurf|claude-squad)/worktrees|\.claude-worktrees|conductor/workspaces"
     r"|vibe-kanban/worktrees|opencode/worktree)/(?P<first>[^/]+)(?:/(?P<second>[^/]+))?"
 )
-"""Folders in which agents collect the worktrees of all repositories; one of the two names is usually the repository's:
-Codex has ``worktrees/<id>/<repository>``, others ``worktrees/<repository>/<branch>``."""
+"""Pattern of folders in which agents collect the worktrees of all repositories; usually one of the two names is the
+repository's: Codex has ``worktrees/<id>/<repository>``, others ``worktrees/<repository>/<branch>``."""
 _BESIDE = re.compile(r"(?P<repository>.*/[^/]+?)(?:\.|-|_|__)worktrees?/[^/]+")
-"""A folder of worktrees beside the repository that it is named after."""
+"""Pattern of a folder of worktrees beside the repository whose name it has."""
 _SECTION = re.compile(r'\[\s*remote\s+"(?P<name>[^"\n]*)"\s*\](?P<body>[^\[]*)', re.IGNORECASE)
 _SETTING = re.compile(r"^[ \t]*url[ \t]*=[ \t]*(?P<url>.+?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
 
@@ -42,13 +42,13 @@ class Repository:
     """A git repository, seen from one of its working trees."""
 
     top: Path
-    """The working tree."""
+    """The top folder of the working tree."""
     common: Path
-    """The folder that all its working trees share; usually ``.git`` of the main checkout."""
+    """The folder that all working trees of the repository share, usually ``.git`` of the main checkout."""
 
     @cached_property
     def remote(self) -> str:
-        """Its ``origin``, or its only remote, normalised; "" for none.
+        """The URL of ``origin``, or of the only remote, in normal form, or "" for none.
 
         Other remotes do not count: two projects made from one template may both fetch from it.
         """
@@ -59,17 +59,17 @@ class Repository:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """What identifies it; two repositories with a key in common are clones of one."""
+        """The keys that identify the repository; two repositories with a common key are clones of one."""
         return frozenset({str(self.common), *_identify_remote(self.remote, self.top)})
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names its worktrees may carry: that of the main checkout, and that on the remote."""
+        """The possible names of a worktree's folder: the name of the main checkout, and that of the remote."""
         checkout = self.common.parent if self.common.name == ".git" else self.common
         return frozenset({checkout.name.removesuffix(".git"), name_remote(self.remote)} - {""})
 
     def list_worktrees(self) -> Iterator[Path]:
-        """Yield every other working tree that git remembers, deleted ones too."""
+        """Yield every other working tree that git remembers, even deleted ones."""
         try:
             for entry in islice(os.scandir(self.common / "worktrees"), MAX_WORKTREES):
                 if link := _read(Path(entry.path, "gitdir")).strip():
@@ -79,12 +79,12 @@ class Repository:
 
 
 def name_remote(remote: str) -> str:
-    """Return the last part of a remote: the repository's own name."""
+    """Return the last part of a remote's URL, which is the repository's own name."""
     return remote.rstrip("/").rpartition("/")[2].removesuffix(".git")
 
 
 def _open_working_tree(top: Path) -> Repository | None:
-    """Return the repository with ``.git`` in this very folder."""
+    """Return the repository whose ``.git`` is directly in this folder, or None."""
     git = top / ".git"
     if _is_folder(git):
         return Repository(top, Path(os.path.realpath(git))) if _read(git / "HEAD") else None
@@ -99,7 +99,7 @@ def _open_working_tree(top: Path) -> Repository | None:
 
 
 def _identify_remote(remote: str, base: Path, steps: int = MAX_ORIGINS) -> frozenset[str]:
-    """Return the keys that a remote stands for; a local one leads on to the remote of that repository."""
+    """Return the keys of a remote; for a local remote, also those of that repository's own remote."""
     if not remote or not is_local_remote(remote):
         return frozenset({remote} - {""})
     path = Path(os.path.realpath(base / Path(remote).expanduser()))
@@ -112,10 +112,10 @@ def _identify_remote(remote: str, base: Path, steps: int = MAX_ORIGINS) -> froze
 
 
 class ProjectScope:
-    """The sessions of one project folder, or of all folders when ``folder`` is "".
+    """Selects the sessions of one project folder, or of all folders when ``folder`` is "".
 
-    ``list_folders`` returns the folders of all known sessions. A deleted worktree that is known by its name alone is
-    taken only if none of them belongs to another repository of that name.
+    ``list_folders`` returns the folders of all known sessions. A session in a deleted worktree that only its name
+    identifies is selected only if no known session belongs to another repository of that name.
     """
 
     def __init__(self, folder: str, list_folders: Callable[[], Iterable[str]] = tuple) -> None:
@@ -127,12 +127,12 @@ class ProjectScope:
     def holds(self, cwd: str, remote: str = "") -> bool:
         """Tell whether a session that ran in ``cwd`` belongs to the project.
 
-        ``remote`` is the one it recorded, or "".
+        ``remote`` is the remote URL that the session recorded, or "".
         """
         return self.place(cwd, remote) is Place.OWN
 
     def place(self, cwd: str, remote: str = "") -> Place:
-        """Where a session belongs."""
+        """Return whether a session belongs to this project, to another one, or to an unknown one."""
         if not self.folder or cwd == self.folder:
             return Place.OWN
         if (cwd, remote) not in self._known:
@@ -143,9 +143,9 @@ class ProjectScope:
         return self._known[cwd, remote]
 
     def _find_repository(self, folder: Path) -> Repository | None:
-        """Return the repository of the nearest working tree at or above a folder, which may have been deleted.
+        """Return the repository of the nearest working tree that contains a folder, or None; the folder may be deleted.
 
-        A working tree whose repository is gone is passed over. Each folder is looked at once: sessions share most of
+        A working tree whose repository is gone is ignored. Each folder is examined only once: sessions share most of
         the folders above them.
         """
         found, passed = None, []
@@ -173,11 +173,11 @@ class ProjectScope:
 
     @cached_property
     def _part(self) -> str:
-        """The part of the repository that the project is, "." for all of it."""
+        """The path of the project inside its repository, or "." for the whole repository."""
         return self._root.relative_to(self._repository.top).as_posix() if self._repository else "."
 
     def _find_place(self, cwd: str, remote: str) -> Place | None:
-        """Where a session belongs; None when only the name of a deleted worktree can tell."""
+        """Return where a session belongs, or None when only the name of a deleted worktree can decide."""
         if not _is_usable(cwd):
             return Place.OTHER
         path = Path(os.path.realpath(cwd))
@@ -186,7 +186,7 @@ class ProjectScope:
         return None if own is None else Place.OWN if own else Place.OTHER
 
     def _is_own(self, path: Path, remote: str, mine: Repository) -> bool | None:
-        """Tell whether a folder is a working tree of the project's repository; None when only its name can tell."""
+        """Tell whether a folder is in a working tree of the project's repository, or None if only its name can tell."""
         collected = _PLACE.search(path.as_posix())
         theirs = self._find_repository(path)
         if theirs and collected and len(theirs.top.as_posix()) <= collected.start("first"):
@@ -207,7 +207,7 @@ class ProjectScope:
         return theirs is not None and bool(theirs.keys & mine.keys)
 
     def _match_by_name(self, cwd: str) -> Place:
-        """Where a deleted worktree belongs, by the name of its folder in a place where agents collect worktrees."""
+        """Return where a deleted worktree belongs, by the name of its folder among worktrees that agents collect."""
         mine = self._repository
         collected = _PLACE.search(Path(os.path.realpath(cwd)).as_posix())
         if mine is None or collected is None:
@@ -227,7 +227,7 @@ class ProjectScope:
 
 
 def _is_usable(folder: str) -> bool:
-    """Tell whether a recorded folder is a path at all."""
+    """Tell whether a recorded folder is an absolute path without NUL characters."""
     return PurePath(folder).is_absolute() and "\0" not in folder
 
 
@@ -239,7 +239,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _read(path: Path) -> str:
-    """Return the text of a small regular file, "" when there is none, or when it is no text."""
+    """Return the text of a small regular file, or "" when there is none or it is no text."""
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES:
@@ -251,7 +251,7 @@ def _read(path: Path) -> str:
 
 
 TIMEOUT = 10.0
-"""Seconds after which git counts as having no answer."""
+"""Seconds to wait for an answer of git."""
 _ISOLATION = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -273,10 +273,10 @@ def is_git_project(project: Path, env: Mapping[str, str]) -> bool:
 
 
 def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: str = "", branch: str = "") -> str:
-    """Return ``commit`` if the project has it, else the last commit before the moment ``at``, else the current one.
+    """Return ``commit`` if the project has it, else the last commit before the time ``at``, else the current commit.
 
-    With a ``branch`` the session went on after ``commit``: then it is the last commit of either before that moment.
-    Returns "" when git knows none.
+    With a ``branch``, the session went on after ``commit``: then return the last commit of either before ``at``. Return
+    "" when git knows none of them.
     """
     before = (f"--before={at}",) if _MOMENT.fullmatch(at) else ()
     names = [f"refs/heads/{branch}", f"refs/remotes/origin/{branch}"] if branch and before else []
@@ -291,23 +291,23 @@ def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: 
 
 
 def is_tracked(path: Path) -> bool:
-    """Tell whether git tracks the file, so that others will see a change.
+    """Tell whether git tracks the file, so that other people will see a change.
 
-    False where git or a repository is missing.
+    Return False without git or a repository.
     """
     arguments = ("--literal-pathspecs", "ls-files", "--error-unmatch", "--", path.name)
     return bool(_ask(path.parent, {}, *arguments))
 
 
 def list_tracked(folder: Path) -> list[str]:
-    """List the files in a folder that git tracks; none where git, a repository or the folder is missing."""
+    """Return the files in a folder that git tracks; return none without git, a repository or the folder."""
     return _ask(folder, {}, "ls-files").splitlines() if folder.is_dir() and not folder.is_symlink() else []
 
 
 def _ask(folder: Path, env: Mapping[str, str], *arguments: str) -> str:
-    """Run git in a folder and return what it prints, "" when it fails.
+    """Run git in a folder and return its output, or "" when it fails.
 
-    git is looked for on the PATH of ``env``, or on that of this process when ``env`` has none.
+    git is searched for on the PATH of ``env``, or on the PATH of this process when ``env`` has none.
     """
     import shutil  # noqa: PLC0415  `status` asks nothing
     import subprocess  # noqa: PLC0415  as above

@@ -1,7 +1,7 @@
-"""Keeps what was asked and answered: questions for the agent the user is in, as files of the project, and permissions.
+"""Stores questions for the agent that the user works in, as files of the project, and the user's permissions.
 
-Which provider sessions may go to, and which commands may be run as checks, is kept in the user's own database, never
-in a project.
+The providers that may receive sessions, and the commands that may run as checks, are stored in the user's own database,
+never in a project.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from skillopt_sleep.storage.files import make_folders, make_own_folder, read_reg
 
 QUESTION, ANSWER = ".question.md", ".answer.md"
 LONGEST = 1_000_000
-"""Bytes of an answer; a longer one is not read."""
+"""Maximum bytes of an answer; a longer answer is not read."""
 
 
 class QuestionBox:
-    """The folder ``.skillopt-sleep/handoff`` of a project (``handoff.Questions``), and a key in the data folder.
+    """The folder ``.skillopt-sleep/handoff`` of a project (``handoff.Questions``), and a secret key in the data folder.
 
-    Both roles of a night share it; it is safe between threads.
+    Both roles of a night share the folder; it is safe between threads.
     """
 
     def __init__(self, project: Path, data_dir: Path) -> None:
@@ -37,25 +37,25 @@ class QuestionBox:
         self._lock = threading.Lock()
         self._key: bytes | None = None
         self._asked: dict[str, str | None] = {}
-        """Each question of this sitting, with what is wrong with its answer: "" for a missing one, None for nothing."""
+        """The fault of the answer to each question of this sitting: "" for a missing answer, None for a usable one."""
 
     @property
     def place(self) -> str:
-        """The folder of the questions."""
+        """The folder that contains the questions."""
         return str(self._folder)
 
     @property
     def key(self) -> bytes:
-        """A secret of this user, made once. Raises ``DiskError``."""
+        """A secret key of this user, made at first use. Raises ``DiskError``."""
         with self._lock:
             if self._key is None:
                 self._key = self._load_key()
             return self._key
 
     def ask(self, name: str, text: str, fault: Callable[[str], str]) -> str | None:
-        """Return the answer to a question; without a usable one write the question and return None.
+        """Return the answer to a question; without a usable answer, write the question and return None.
 
-        ``fault`` returns what is wrong with an answer, "" for nothing. A file that cannot be used stays as it is.
+        ``fault`` returns what is wrong with an answer, or "" for a usable one. An unusable answer file stays as it is.
         Raises ``Refused`` when the folder is behind a link, and ``DiskError``.
         """
         refuse_links(self._folder, within=self._project)
@@ -70,26 +70,27 @@ class QuestionBox:
         return answer
 
     def missing(self) -> tuple[str, ...]:
-        """Return each question of this sitting without a usable answer, with what is wrong with the one there is."""
+        """Return the name of each unanswered question of this sitting, with the fault of an answer that is unusable."""
         with self._lock:
             left = [(name, wrong) for name, wrong in self._asked.items() if wrong is not None]
         return tuple(f"{name}{ANSWER} ({wrong})" if wrong else f"{name}{QUESTION}" for name, wrong in sorted(left))
 
     def list_foreign_answers(self) -> tuple[str, ...]:
-        """Return the names of answers to none of the questions of this sitting."""
+        """Return the names of answer files that belong to no question of this sitting."""
         with self._lock:
             names = [name for name in self._list_files() if name.endswith(ANSWER)]
             return tuple(name for name in names if name.removesuffix(ANSWER) not in self._asked)
 
     def kept(self, name: str) -> None:
-        """Remove a question and its answer, once the reply is in the ledger. Raises ``DiskError``."""
+        """Remove a question and its answer, after the reply was stored in the ledger. Raises ``DiskError``."""
         remove(self._folder / f"{name}{QUESTION}")
         remove(self._folder / f"{name}{ANSWER}")
 
     def tidy(self) -> None:
-        """Remove unanswered questions of an earlier sitting that nobody asks any more. Raises ``DiskError``.
+        """Remove unanswered questions of an earlier sitting that were not asked again. Raises ``DiskError``.
 
-        Does nothing when this sitting has asked nothing: a command that only looks removes nothing.
+        When this sitting has asked nothing, remove nothing: a command that only shows something must not remove
+        questions.
         """
         if not self._asked:
             return
@@ -120,7 +121,7 @@ class QuestionBox:
 
 
 def _read_answer(path: Path) -> tuple[str | None, str | None]:
-    """Return the text of an answer, or what is wrong with it ("" when there is none)."""
+    """Return the text of an answer file and its fault: (text, None), (None, fault), or (None, "") without a file."""
     with contextlib.suppress(OSError):
         if os.lstat(path).st_size > LONGEST:
             return None, f"longer than {LONGEST:,} bytes"
@@ -135,19 +136,19 @@ def _read_answer(path: Path) -> tuple[str | None, str | None]:
 
 
 class Agreements:
-    """To which provider the sessions of which source may be sent. Every method raises ``DiskError`` only."""
+    """The user's agreements that a source's sessions may go to a provider. Every method raises ``DiskError`` only."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
     def all(self) -> frozenset[tuple[str, str]]:
-        """Return every pair of a source and a provider the user has agreed to."""
+        """Return every (source, provider) that the user has agreed to."""
         rows = self._database.rows("SELECT source, provider FROM agreements")
         return frozenset((row["source"], row["provider"]) for row in rows)
 
     def agree(self, source: str, provider: str) -> None:
-        """Record that the user has agreed."""
+        """Store that the user has agreed to send sessions of a source to a provider."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO agreements VALUES (?, ?, ?)", (source, provider, self._clock.now().isoformat())
@@ -155,7 +156,7 @@ class Agreements:
 
 
 class Approvals:
-    """Which commands may be run for a project, by its folder. Every method raises ``DiskError`` only."""
+    """The commands that the user approved for each project folder. Every method raises ``DiskError`` only."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -168,7 +169,7 @@ class Approvals:
         return tuple(CheckCommand(line=row["line"], seconds=row["seconds"]) for row in rows)
 
     def approve(self, project: str, command: CheckCommand, now: datetime) -> None:
-        """Allow a command; approving it again changes its time limit."""
+        """Approve a command; approving it again changes its time limit."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO approved_commands VALUES (?, ?, ?, ?)"
@@ -177,6 +178,6 @@ class Approvals:
             )
 
     def remove(self, project: str, line: str) -> None:
-        """Forbid a command again."""
+        """Remove the approval of a command."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM approved_commands WHERE project = ? AND line = ?", (project, line))

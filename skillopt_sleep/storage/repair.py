@@ -1,8 +1,8 @@
-"""Backs up the database, finds what is damaged in it, and repairs it.
+"""Backs up the database, finds damage in it, and repairs it.
 
-SQLite makes the backup after every night. A damaged file is replaced by a new one with every row that can still be read
-and what the backup has besides; the damaged file stays beside it. A file that is whole but for single entries loses
-only those.
+SQLite makes the backup after every night. A damaged file is replaced by a new one with every row that can still be
+read, and with further rows from the backup; the damaged file is kept beside it. When only single entries of a file are
+damaged, only those are replaced or removed.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ COLUMNS: tuple[tuple[str, str, Decoder], ...] = (
     ("attempts", "started_at", _convert(datetime)),
     ("attempts", "ended_at", _convert(datetime)),
 )
-"""Columns whose values must be decodable, and how they are decoded; NULL is always allowed."""
+"""Columns whose values must be decodable, each with its decoder; NULL is always allowed."""
 BACKUP = "sleep.db.copy"
-"""Name of the backup, made after each night."""
+"""File name of the backup, which is made after each night."""
 PAST = (
     "adoptions",
     "adopted_how",
@@ -90,9 +90,9 @@ PAST = (
     "steps",
     "forgotten_sessions",
 )
-"""Tables about the past: rows that the damaged file has lost are taken from the backup."""
+"""Tables about the past, whose rows are taken from the backup when the damaged file has lost them."""
 SAME = {"adoptions": ("night", "project", "path"), "proposals": ("project",)}
-"""Columns besides the key in which a row of the backup must agree to be the same entry: numbers are reused."""
+"""Columns besides the key that must be equal in a row of the backup for the same entry, because keys are reused."""
 
 
 class DamagedEntry(Struct, frozen=True, kw_only=True):
@@ -101,39 +101,39 @@ class DamagedEntry(Struct, frozen=True, kw_only=True):
     table: str
     column: str
     key: dict[str, object]
-    """The columns that identify the row."""
+    """The names and values of the columns that identify the row."""
     row: dict[str, object]
-    """All columns."""
+    """The names and values of all columns."""
     why: str
 
     @property
     def condition(self) -> str:
-        """The SQL condition that finds the row by the values of its key."""
+        """The SQL condition that selects the row by the columns of its key."""
         return " AND ".join(f"{name} IS ?" for name in self.key)
 
 
 class RepairReport(Struct, frozen=True, kw_only=True):
-    """What a repair did."""
+    """The results of a repair."""
 
     path: str
     damaged: str = ""
-    """Where the damaged file lies now, "" when the file was whole and only entries were repaired."""
+    """The new path of the damaged file, or "" when only entries of a whole file were repaired."""
     rows: dict[str, int] = {}
-    """Rows saved from the damaged file, by table."""
+    """Number of rows saved from the damaged file, by table."""
     incomplete: tuple[str, ...] = ()
-    """Tables of which not all rows could be read."""
+    """Names of tables of which not all rows could be read."""
     from_copy: int = 0
-    """Rows taken from the backup."""
+    """Number of rows taken from the backup."""
     mended: int = 0
-    """Entries that could not be decoded."""
+    """Number of entries that could not be decoded."""
     aside: str = ""
-    """File that keeps the entries which the backup did not have either."""
+    """Path of the file with the damaged entries that were not in the backup either, or ""."""
     remade: tuple[str, ...] = ()
-    """Tables that were missing."""
+    """Names of tables that were missing and were made again."""
 
 
 def find_damage(database: Database) -> str:
-    """Return the first thing a repair would fix in a file whose pages are whole, "" when there is none."""
+    """Return a description of the first thing to repair in a file whose pages are whole, or "" when there is none."""
     if missing := _list_missing_tables(database):
         return f"table {missing[0]} is missing"
     first = next(_find_damaged_entries(database), None)
@@ -141,10 +141,10 @@ def find_damage(database: Database) -> str:
 
 
 def back_up_database(database: Database) -> None:
-    """Bring the backup beside the database up to date. Raises ``DiskError``, also for a damaged database.
+    """Update the backup beside the database. Raises ``DiskError``, also for a damaged database.
 
-    Only rows that have changed are written, in one transaction; a backup that has another schema, or is damaged, is
-    replaced as a whole.
+    Only changed rows are written, in one transaction; a backup that has another schema or is damaged is replaced as a
+    whole.
     """
     target = database.path.with_name(BACKUP)
     temporary = target.with_name(f".{BACKUP}.skillopt-new")
@@ -167,7 +167,7 @@ def back_up_database(database: Database) -> None:
 
 
 def repair_database(path: Path, *, extra_schema: str, now: datetime) -> RepairReport | None:
-    """Repair a damaged database; return None when it is whole, or there never was one.
+    """Repair a damaged database and return a report, or None when it is whole or does not exist.
 
     The new file replaces the damaged one in one step. Raises ``DiskError``.
     """
@@ -201,7 +201,7 @@ def repair_database(path: Path, *, extra_schema: str, now: datetime) -> RepairRe
 
 
 def _repair_entries(path: Path, extra_schema: str, now: datetime) -> RepairReport:
-    """Make missing tables, and replace each damaged entry by that of the backup; else save and delete it."""
+    """Make missing tables; replace each damaged entry from the backup, or save it in a file and delete it."""
     backup = path.with_name(BACKUP)
     with closing(Database(path, extra_schema=extra_schema)) as database:
         remade, copied = _list_missing_tables(database), 0
@@ -227,7 +227,7 @@ def _list_missing_tables(database: Database) -> tuple[str, ...]:
 
 
 def _find_damaged_entries(database: Database) -> Iterator[DamagedEntry]:
-    """Yield every row with a column that cannot be decoded, each row once."""
+    """Yield every row with a column that cannot be decoded, each row only once."""
     missing, seen = _list_missing_tables(database), set()
     for table, column, decode in COLUMNS:
         if table in missing or table not in database.tables:
@@ -242,7 +242,7 @@ def _find_damaged_entries(database: Database) -> Iterator[DamagedEntry]:
 
 
 def _find_fault(decode: Decoder, content: object) -> str:
-    """Return why a value cannot be decoded, "" when it can."""
+    """Return why a value cannot be decoded, or "" when it can."""
     try:
         decode(content)
     except (ValueError, TypeError) as error:  # errors of msgspec and of encodings are ValueErrors
@@ -251,7 +251,7 @@ def _find_fault(decode: Decoder, content: object) -> str:
 
 
 def _restore_entry(database: Database, backup: Path, entry: DamagedEntry) -> bool:
-    """Replace a damaged row by that of the backup; False when the backup has none, another one, or a damaged one."""
+    """Replace a damaged row from the backup; return False when the backup has no sound row for the same entry."""
     if entry.table == "swaps" or not backup.exists():  # a change of files in the backup is long done
         return False
     names = list(entry.row)
@@ -274,7 +274,7 @@ def _restore_entry(database: Database, backup: Path, entry: DamagedEntry) -> boo
 
 
 def _save_entries(path: Path, lost: Sequence[DamagedEntry]) -> str:
-    """Save entries in a file, one line of JSON each, bytes as base64; return the file, "" without entries."""
+    """Save entries in a file, one line of JSON each, with bytes as base64; return its path, or "" without entries."""
     if not lost:
         return ""
     lines = [msgspec.json.encode({"table": entry.table, "column": entry.column, "row": entry.row}) for entry in lost]
@@ -297,7 +297,7 @@ def _list_parts(path: Path) -> list[Path]:
 
 
 def _has_tables(path: Path) -> bool:
-    """Tell whether the file is there, can be read, and holds any table."""
+    """Tell whether the file exists, can be read, and has a table."""
     return bool(_read_rows(path, "SELECT 1 FROM sqlite_master LIMIT 1")[0])
 
 
@@ -306,7 +306,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _copy_rows(source: Path, into: Database, tables: tuple[str, ...] | None) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Copy every row that can be read and is not there yet; return rows by table, and tables that broke off."""
+    """Copy every readable row that is missing; return the number of rows by table, and tables not read to the end."""
     counts: dict[str, int] = {}
     incomplete: list[str] = []
     names = [row["name"] for row in into.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -325,7 +325,7 @@ def _copy_rows(source: Path, into: Database, tables: tuple[str, ...] | None) -> 
 
 
 def _read_rows(source: Path, query: str, values: tuple[object, ...] = ()) -> tuple[list[tuple[object, ...]], bool]:
-    """Return as many rows as can be read before the first damaged page, and whether these are all."""
+    """Return the rows of a table before its first damaged page, and whether these are all rows."""
     rows: list[tuple[object, ...]] = []
     try:
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:

@@ -1,4 +1,4 @@
-"""Keeps the disk usable: checks before a night that its results can be written, and prunes old nights after it."""
+"""Manages disk space: checks before a night that its results can be written, and removes old nights after it."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from skillopt_sleep.storage.files import count_missing_folders, refuse_links
 from skillopt_sleep.storage.repair import find_damage
 
 NEWEST = 3
-"""Nights of a project that stay whatever their age and size."""
+"""Number of latest nights of a project that are kept whatever their age and size."""
 NEEDED = 16 * 2**20
-"""Bytes that must be free in the data folder, several times what a night of some hundred calls writes."""
+"""Minimum free bytes in the data folder, several times what a night of some hundred calls writes."""
 NEEDED_IN_PROJECT = NEEDED // 4
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
-    """What a pruning removed."""
+    """The nights that a pruning removed."""
 
     nights: tuple[str, ...] = ()
     size: int = 0
     """Bytes of the removed files."""
     skipped: tuple[str, ...] = ()
-    """Why folders that should have gone had to stay."""
+    """For each folder that could not be removed, the reason."""
 
 
 def check_disk(database: Database, project: Path) -> None:
-    """Prove that data folder and project can be written to, and that the database is whole.
+    """Check, by writing, that the data folder and the project are writable, and that the database is whole.
 
-    Raises ``DiskError`` naming the folder or file, what is wrong, and what helps.
+    Raises ``DiskError``, which names the folder or file, the fault, and a remedy.
     """
     _reserve(database.path.parent, NEEDED)
     _reserve(project, NEEDED_IN_PROJECT)
@@ -50,7 +50,7 @@ def check_disk(database: Database, project: Path) -> None:
 
 
 def list_disk_problems(data_dir: Path, project: Path) -> tuple[str, ...]:
-    """Return why a night could not be written to disk, one line each, as far as that can be told without writing."""
+    """Return one line for each reason why a night could not be written to disk, as far as known without writing."""
     found = []
     for folder, size in ((data_dir, NEEDED), (project, NEEDED_IN_PROJECT)):
         existing = _find_existing(folder)
@@ -66,9 +66,9 @@ def prune(
 ) -> Pruned:
     """Remove replies and files of nights older than ``days``, and of the oldest beyond ``size`` bytes of files.
 
-    Kept whole: a night that is not finished, is adopted, counts for the caps of this day, or is ``waiting`` to be
-    adopted; so is one whose folder is a link or cannot be removed. Reports, and the archive of sessions and tasks, are
-    never touched. Raises ``DiskError``.
+    Kept whole are nights that are unfinished, adopted, counted for the caps of this day, or ``waiting`` to be adopted,
+    and nights whose folder is a link or cannot be removed. Reports, and the archive of sessions and tasks, are never
+    removed. Raises ``DiskError``.
     """
     rows = database.rows(
         "SELECT id, started_at FROM nights WHERE project = ? AND state = 'finished' ORDER BY started_at DESC",
@@ -118,26 +118,26 @@ def _remove_folder(folder: Path) -> None:
 
 
 def _measure(folder: Path) -> int:
-    """Return the bytes of all files in a folder; 0 for a link."""
+    """Return the bytes of all files in a folder, or 0 for a link."""
     if folder.is_symlink():
         return 0
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def _forget_replies(database: Database, night: str) -> None:
-    """Delete the replies of a night and the stages made of them; its report stays."""
+    """Delete the replies of a night and the results of its stages; its report stays."""
     with database.transaction() as connection:
         for table in ("replies", "stages", "calls"):
             connection.execute(f"DELETE FROM {table} WHERE night = ?", (night,))  # noqa: S608  our own names
 
 
 def _find_existing(folder: Path) -> Path:
-    """Return the folder, or its nearest parent that exists."""
+    """Return the folder, or its nearest parent folder that exists."""
     return folder if folder.exists() else folder.parents[count_missing_folders(folder)]
 
 
 def _reserve(folder: Path, size: int) -> None:
-    """Allocate ``size`` bytes for a moment, because space that ``df`` calls free may be root's or beyond a quota."""
+    """Allocate ``size`` bytes for a moment: space that ``df`` calls free may be reserved for root or beyond a quota."""
     place, prefix = _find_existing(folder), f".skillopt-sleep-{os.getpid()}-"
     try:
         with tempfile.TemporaryFile(dir=place, prefix=prefix) as file:  # nameless: a kill leaves nothing

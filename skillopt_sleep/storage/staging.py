@@ -1,7 +1,7 @@
-"""Stages what a night proposes: the proposed files, a diff of each and a manifest, in a folder of the project.
+"""Stages a night's proposal: the proposed files, a diff of each and a manifest, in a folder of the project.
 
-Anybody who can write to the project can change them there. So the manifest, with the hash of every file that may
-become live, is also kept in the user's own database, and only what agrees with it is adopted.
+Anybody who can write to the project can change these files. So the manifest, with the hash of every proposed file, is
+also stored in the user's own database, and only files that agree with it are adopted.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ CREATE INDEX IF NOT EXISTS adoptions_live ON adoptions (path, id) WHERE reverted
 CREATE TABLE IF NOT EXISTS adopted_how (adoption INTEGER PRIMARY KEY, how TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS swaps (id INTEGER PRIMARY KEY, what TEXT NOT NULL, swap BLOB NOT NULL);
 """
-"""``adoptions.edits`` is a JSON list of ``live_files.AdoptedEdit``. ``adopted_how.how`` says by whose word edits went
-live that no gate had accepted. ``swaps`` holds the live files that are being changed at this moment."""
+"""``adoptions.edits`` is a JSON list of ``live_files.AdoptedEdit``. ``adopted_how.how`` says how edits that no gate had
+accepted went live. ``swaps`` contains the live files that are being changed at this moment."""
 
 MANIFEST = "manifest.json"
 
 
 class ProposalStatus(enum.StrEnum):
-    """State of a proposal; a reverted one can be adopted again while the live files are what it was made for."""
+    """The state of a proposal; a reverted one can be adopted again while its live files are those it was made for."""
 
     STAGED = "staged"
     ADOPTED = "adopted"
@@ -65,37 +65,37 @@ class ProposalStatus(enum.StrEnum):
 
 
 class StagedDocument(Struct, frozen=True, kw_only=True):
-    """One document of a proposal."""
+    """One changed document of a proposal."""
 
     kind: DocumentKind
     path: str
     whole: bool
-    """Whether the whole file is ours, not only a region of it."""
+    """Whether the whole file belongs to this program, not only a region of it."""
     base_sha256: str | None
-    """Hash of the live file the night saw, None when there was none."""
+    """Hash of the live file that the night read, or None when there was no file."""
     proposed_sha256: str | None
-    """Hash of the proposed file, None when it is to be removed."""
+    """Hash of the proposed file, or None when the proposal removes the file."""
     proposed: str | None
-    """Name of the proposed file in the folder of the proposal."""
+    """Name of the proposed file in the folder of the proposal, or None when the proposal removes it."""
     diff: str
-    """Name of the diff there."""
+    """Name of the diff in the folder of the proposal."""
     edits: tuple[EditRecord, ...]
     untried: str = ""
-    """Which agent the edits were proven with, where that is not the one that reads the file."""
+    """The agent with which the edits were proven, when another agent reads the file; otherwise ""."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """``manifest.json`` of a proposal."""
+    """The contents of ``manifest.json`` of a proposal."""
 
     schema_version: int = SCHEMA_VERSION
     night: str
     created: str
-    """ISO 8601."""
+    """The time when the proposal was staged, in ISO 8601."""
     documents: tuple[StagedDocument, ...]
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """A proposal as the user's own database holds it."""
+    """A proposal as it is stored in the user's own database."""
 
     project: str
     status: ProposalStatus
@@ -104,7 +104,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ProposalStaging:
-    """The proposals of one project, an absolute path (``night.plan.Staging``)."""
+    """Stages, lists and verifies the proposals of one project, an absolute path (``night.plan.Staging``)."""
 
     database: Database
     _: KW_ONLY
@@ -121,16 +121,17 @@ class ProposalStaging:
         *,
         also: Sequence[Proposed] = (),
     ) -> tuple[str | None, tuple[DocumentChange, ...]]:
-        """Write a proposal; return its folder and what it changes, or None when no document changes.
+        """Write a proposal; return its folder (None when no document changes) and its changes.
 
-        ``edits`` are those that made the candidate out of the baseline, in order; anything else is a programming error
-        and raises ValueError. ``untried`` goes into manifest and changes; ``also`` is for other agents.
+        ``edits`` are those that turned the baseline into the candidate, in order; other edits are a programming error
+        and raise ValueError. ``untried`` is written to the manifest and the changes; ``also`` has the documents for
+        other agents.
 
-        A live file that was edited since the baseline was read gets the same edits on top of its new text, where they
-        still apply; otherwise the change says that it cannot be adopted.
+        A live file that was edited since the baseline was read gets the same edits on its new text, if they still
+        apply; otherwise the change says that it cannot be adopted.
 
-        Raises ``Refused`` and ``DiskError`` as files do; nothing is recorded unless every file
-        is written. Staging a night again replaces its proposal.
+        Raises ``Refused`` and ``DiskError``; nothing is recorded unless every file was written. Staging a night again
+        replaces its proposal.
         """
         staged: list[StagedDocument] = []
         files: dict[str, bytes] = {}
@@ -170,7 +171,7 @@ class ProposalStaging:
         return str(folder), tuple(changes)
 
     def folder(self, night: str) -> Path:
-        """Return the folder of a night's proposal, whether it exists or not."""
+        """Return the path of the folder of a night's proposal, which need not exist."""
         return self.project / ".skillopt-sleep" / "nights" / night / "proposal"
 
     def proposals(self) -> tuple[Proposal, ...]:
@@ -189,12 +190,12 @@ class ProposalStaging:
         )
 
     def waiting(self) -> tuple[Proposal, ...]:
-        """Return the proposals that could be adopted now, the latest first: staged, and no live file has changed."""
+        """Return the staged proposals whose live files have not changed, so that they can be adopted, latest first."""
         staged = [proposal for proposal in self.proposals() if proposal.status is ProposalStatus.STAGED]
         return tuple(proposal for proposal in staged if all(map(_is_base_unchanged, proposal.manifest.documents)))
 
     def live_nights(self) -> tuple[str, ...]:
-        """Return the nights of this project of which anything is live, the latest adopted first."""
+        """Return the nights of this project with a live edit, the latest adopted first."""
         rows = self.database.rows(
             "SELECT night FROM adoptions WHERE project = ? AND reverted_at IS NULL ORDER BY id DESC",
             (str(self.project),),
@@ -202,10 +203,10 @@ class ProposalStaging:
         return tuple(dict.fromkeys(row["night"] for row in rows))
 
     def verified(self, night: str) -> Proposal:
-        """Return the proposal of a night after checking that nobody changed a file of it in the project.
+        """Return the proposal of a night, after a check that nobody changed one of its files in the project.
 
-        A file that is gone, as after ``git clean``, is no loss: what is adopted comes from the user's own database.
-        Raises ``Refused`` naming a file that was changed, or the known nights when this is none of them.
+        A missing file, as after ``git clean``, is no error: what is adopted comes from the user's own database. Raises
+        ``Refused``, which names a changed file, or the known nights when the given one is not among them.
         """
         proposals = {proposal.manifest.night: proposal for proposal in self.proposals()}
         if night not in proposals:
@@ -229,18 +230,18 @@ class ProposalStaging:
             connection.execute("INSERT OR REPLACE INTO proposals VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def _shorten(self, path: str) -> str:
-        """Return the path as seen from the project."""
+        """Return the path relative to the project."""
         inside = Path(path).is_relative_to(self.project)
         return Path(path).relative_to(self.project).as_posix() if inside else path.lstrip("/")
 
 
 def hash_content(content: bytes | None) -> str | None:
-    """Return the SHA-256 of a file's bytes as hex, None for no file."""
+    """Return the SHA-256 of a file's bytes as hex digits, or None for no file."""
     return None if content is None else sha256(content)
 
 
 def render_diff(name: str, before: bytes | None, after: bytes | None) -> bytes:
-    """Return the unified diff of a file, exact for ``patch`` and ``git apply``; None is no file."""
+    """Return the unified diff of a file, exact for ``patch`` and ``git apply``; None as content means no file."""
     import difflib  # noqa: PLC0415  only a change needs it
 
     path = name.encode("utf-8", "surrogateescape")
@@ -255,7 +256,7 @@ def render_diff(name: str, before: bytes | None, after: bytes | None) -> bytes:
 
 
 def _list_changed(*proposals: Proposed) -> Iterator[tuple[Document, Document, Proposed]]:
-    """Yield each document that a proposal changes, before and after it."""
+    """Yield each document that a proposal changes, in its versions before and after the change."""
     for proposed in proposals:
         for before in proposed.baseline.documents:
             after = proposed.candidate[before.kind]
@@ -282,17 +283,17 @@ def _describe(stem: str, before: Document, after: Document, proposed: Proposed) 
 
 
 class _CarriedOver(NamedTuple):
-    """What becomes of a proposal for a file that was edited during the night."""
+    """A proposal for a file that was edited during the night, adapted to the edited file."""
 
     live: Document
     proposed: Document | None = None
-    """None when the file was not edited, or when an edit no longer applies."""
+    """The edited file with the edits, or None when nobody edited the file or an edit no longer applies."""
     note: str = ""
-    """"" when the file was not edited."""
+    """A note that the file was edited during the night, or "" when it was not."""
 
 
 def _carry_over(before: Document, staged: StagedDocument) -> _CarriedOver:
-    """Apply the edits of a proposal to what the live file has become since the night read it."""
+    """Apply the edits of a proposal to the live file as it is now, if it has changed since the night read it."""
     live = before
     try:
         live = msgspec.structs.replace(before, content=read_regular(Path(before.path)))

@@ -1,8 +1,8 @@
-"""Keeps what the agent did in sessions that have moments, compressed, and forgets sessions when the user asks.
+"""Stores the agent's steps of sessions that have moments, compressed, and deletes sessions that users want forgotten.
 
-A session is due to be read when it was filed with a correction in it; one that grew is due again. What is kept was
-redacted before, and outlives the agent's own clean-up; the oldest go first when all together are too large. Of a
-forgotten session only its id and those of its turns are remembered, because its file or a copy may still be there.
+A session's steps are due to be read when it is archived with a correction, and again when it grows. Stored steps were
+redacted before, and outlive the agent's own clean-up; when they take too much space, the oldest are deleted. Of a
+forgotten session, only its id and the ids of its turns stay, because its file or a copy may still exist.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from skillopt_sleep.night.report import NightState
 from skillopt_sleep.storage.database import REPAIR, Database, decode_json
 
 LEVEL = 6
-"""Compression: a tenth smaller than the fastest level, and still faster than the redaction before it."""
+"""Compression level: results are a tenth smaller than at the fastest level, and it is still faster than redaction."""
 FORGOTTEN = ""
-"""The path under which the turns of forgotten sessions are known, so that no copy brings them back."""
+"""The path stored with turns of forgotten sessions, so that no copy of a session adds them again."""
 
 
 class KeptSteps(Struct, frozen=True, kw_only=True):
-    """A session whose steps are kept."""
+    """A session whose steps are stored."""
 
     source: str
     path: str
     session_id: str
     ended_at: str
     size: int
-    """Bytes that it takes, compressed."""
+    """Compressed size of the stored steps in bytes."""
 
 
 class StepArchive:
-    """The kept steps, by source and path of the session. Raises ``DiskError`` only."""
+    """The stored steps, by source and path of the session. Every method raises ``DiskError`` only."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def due(self) -> tuple[tuple[str, str], ...]:
-        """Return source and path of the sessions whose steps are still to be read, the oldest first, as files go."""
+        """Return the (source, path) of the sessions whose steps are still to be read, the oldest first."""
         rows = self._database.rows(
             "SELECT source, path FROM steps_due LEFT JOIN sessions USING (source, path) ORDER BY ended_at, path"
         )
         return tuple((row[0], row[1]) for row in rows)
 
     def keep(self, source: str, path: str, conversation: Conversation | None) -> None:
-        """Replace what is kept of a session, which is then no longer due; None keeps what was kept before."""
+        """Store the steps of a session, or leave stored ones for None; in both cases the session is no longer due."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM steps_due WHERE source = ? AND path = ?", (source, path))
             if conversation is not None:
@@ -63,7 +63,7 @@ class StepArchive:
                 )
 
     def load(self, source: str, path: str) -> Conversation | None:
-        """Return the steps that are kept of a session, None when there are none."""
+        """Return the stored steps of a session, or None when there are none."""
         rows = self._database.rows("SELECT data FROM steps WHERE source = ? AND path = ?", (source, path))
         if not rows:
             return None
@@ -73,14 +73,14 @@ class StepArchive:
             raise DiskError(f"the steps of {path} in sleep.db are damaged ({error}); {REPAIR}") from error
 
     def list_kept(self) -> tuple[KeptSteps, ...]:
-        """Return the sessions whose steps are kept, the oldest first."""
+        """Return the sessions whose steps are stored, the oldest first."""
         rows = self._database.rows(
             "SELECT source, path, session_id, ended_at, length(data) AS size FROM steps ORDER BY ended_at, path"
         )
         return tuple(KeptSteps(**row) for row in rows)
 
     def drop(self, sessions: Sequence[KeptSteps]) -> None:
-        """Drop what is kept of some sessions; each is read again when it grows."""
+        """Delete the stored steps of some sessions; each session is read again when it grows."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "DELETE FROM steps WHERE source = ? AND path = ?",
@@ -88,7 +88,7 @@ class StepArchive:
             )
 
     def prune(self, size: int) -> tuple[KeptSteps, ...]:
-        """Drop the oldest sessions until all together take at most ``size`` bytes; return those that were dropped."""
+        """Delete the oldest stored steps until the rest takes at most ``size`` bytes; return the sessions affected."""
         kept = self.list_kept()
         total = sum(session.size for session in kept)
         dropped: list[KeptSteps] = []
@@ -101,7 +101,7 @@ class StepArchive:
         return tuple(dropped)
 
     def leave_out_forgotten(self, conversation: Conversation) -> Conversation | None:
-        """Return a conversation without turns of forgotten sessions, which forks repeat; None for a forgotten one."""
+        """Return a conversation without turns copied from forgotten sessions, or None for a forgotten session."""
         rows = self._database.rows(
             "SELECT 1 FROM forgotten_sessions WHERE source = ? AND session_id = ?",
             (conversation.source, conversation.session_id),
@@ -118,7 +118,7 @@ class StepArchive:
 
 
 def drop_turns(conversation: Conversation, turns: set[str]) -> Conversation:
-    """Return a conversation without these turns and without the promptless turns that follow each of them."""
+    """Return a conversation without these turns, and without the turns without a prompt that follow them."""
     left, dropping = [], False
     for turn in conversation.turns:
         dropping = turn.turn in turns or (dropping and not turn.turn)
@@ -128,7 +128,7 @@ def drop_turns(conversation: Conversation, turns: set[str]) -> Conversation:
 
 
 def compress_steps(conversation: Conversation) -> bytes:
-    """Return a conversation as it is stored: MessagePack, deflated."""
+    """Return a conversation in its stored form: MessagePack, compressed with zlib."""
     return zlib.compress(msgspec.msgpack.encode(conversation), LEVEL)
 
 
@@ -143,30 +143,30 @@ def decompress_steps(data: object) -> Conversation:
 
 
 class SessionName(Struct, frozen=True, kw_only=True):
-    """A session as its agent names it; several files may belong to it."""
+    """A session as its agent names it; the session may consist of several files."""
 
     source: str
     session_id: str
     cwd: str = ""
     ended_at: str = ""
     prompts: int = 0
-    """Prompts of it that are archived."""
+    """Number of archived prompts of the session."""
 
 
 class Deleted(Struct, frozen=True, kw_only=True):
-    """What was deleted."""
+    """The numbers and names of what was deleted with forgotten sessions."""
 
     sessions: int = 0
     prompts: int = 0
     steps: int = 0
-    """Bytes of its steps, compressed."""
+    """Bytes of the deleted steps, compressed."""
     tasks: int = 0
     shared_tasks: int = 0
-    """Tasks that stay, because other sessions asked for the same."""
+    """Number of tasks that stay, because other sessions asked for the same."""
     checks: int = 0
-    """Proofs of checks at moments in these sessions."""
+    """Number of deleted proofs of checks at moments of these sessions."""
     nights: tuple[str, ...] = ()
-    """The nights that used its tasks."""
+    """The nights that used tasks of these sessions."""
 
 
 def list_sessions(database: Database, prefix: str = "") -> tuple[SessionName, ...]:
@@ -186,13 +186,13 @@ def list_sessions(database: Database, prefix: str = "") -> tuple[SessionName, ..
 
 
 def is_forgotten(database: Database, prefix: str) -> bool:
-    """Whether a session whose id begins so was forgotten before."""
+    """Tell whether a session whose id begins with ``prefix`` was forgotten before."""
     query = "SELECT 1 FROM forgotten_sessions WHERE substr(session_id, 1, length(?)) = ? LIMIT 1"
     return bool(prefix and database.rows(query, (prefix, prefix)))
 
 
 def load_sessions(database: Database, sessions: Collection[SessionName]) -> tuple[Session, ...]:
-    """Return everything archived of the sessions: one value for each of their files. Raises ``DiskError``."""
+    """Return the archived data of these sessions, one value for each of their files. Raises ``DiskError``."""
     names = {(session.source, session.session_id) for session in sessions}
     rows = database.rows("SELECT source, session_id, data FROM sessions ORDER BY ended_at, path")
     return tuple(decode_json(row["data"], Session) for row in rows if (row["source"], row["session_id"]) in names)
@@ -201,10 +201,10 @@ def load_sessions(database: Database, sessions: Collection[SessionName]) -> tupl
 def delete_sessions(
     database: Database, sessions: Sequence[SessionName], now: str, moments: Collection[str] = ()
 ) -> Deleted:
-    """Delete all that is kept of the sessions, in one step, and remember that they are forgotten.
+    """Delete all data of the sessions in one transaction, and remember that they are forgotten.
 
-    ``moments`` are the ids of the moments in them, whose proofs are deleted too. Nights that are not finished find
-    their sessions anew, so none of their stages stays. Raises ``DiskError``.
+    ``moments`` are the ids of the moments in them, whose proofs are deleted too. All stages of unfinished nights are
+    deleted as well, so that these nights find their sessions anew. Raises ``DiskError``.
     """
     names = {(session.source, session.session_id) for session in sessions}
     with database.transaction(durable=True) as connection:
@@ -243,7 +243,7 @@ def delete_sessions(
 def _forget_turns(
     database: Database, connection: sqlite3.Connection, paths: Sequence[tuple[str, str]]
 ) -> dict[str, set[str]]:
-    """Mark the turns of these files as forgotten and delete their labels; return their ids by source."""
+    """Mark the turns of these files as forgotten and delete their feedback labels; return the turns' ids by source."""
     turns: dict[str, set[str]] = {}
     for source, path in paths:
         rows = database.rows("SELECT turn FROM turns WHERE source = ? AND path = ?", (source, path))
@@ -259,7 +259,7 @@ def _forget_turns(
 
 
 def _delete_rows(database: Database, connection: sqlite3.Connection, paths: Sequence[tuple[str, str]]) -> int:
-    """Delete all rows of these files; return the bytes of the steps among them."""
+    """Delete all rows of these files; return the bytes of the deleted steps."""
     sizes = {
         (row["source"], row["path"]): row["size"]
         for row in database.rows("SELECT source, path, length(data) AS size FROM steps")
@@ -270,7 +270,7 @@ def _delete_rows(database: Database, connection: sqlite3.Connection, paths: Sequ
 
 
 def _cut_from_copies(database: Database, connection: sqlite3.Connection, turns: dict[str, set[str]]) -> None:
-    """Cut forgotten turns out of the steps of forks, which repeat what came before."""
+    """Remove forgotten turns from the stored steps of forks, which repeat earlier turns."""
     for row in database.rows("SELECT source, path, data FROM steps"):
         forgotten = turns.get(row["source"], set())
         conversation = decompress_steps(row["data"])
@@ -288,9 +288,9 @@ def _delete_tasks(
     names: Collection[tuple[str, str]],
     moments: Collection[str],
 ) -> tuple[set[str], set[str]]:
-    """Delete the tasks of these sessions alone, and take these origins from the others; return the ids of both.
+    """Delete the tasks of these sessions alone, and remove the sessions from other tasks; return the ids of both kinds.
 
-    Other places where the lesson of one of ``moments`` was to be tried are deleted as well.
+    Tasks that test the lesson of one of ``moments`` at another place are deleted as well.
     """
     gone: set[str] = set()
     shared: set[str] = set()
@@ -314,7 +314,7 @@ def _delete_tasks(
 
 
 def _delete_proofs(database: Database, connection: sqlite3.Connection, moments: Collection[str]) -> int:
-    """Delete what was found out about the checks of moments; return how many."""
+    """Delete the results of checking and judging these moments; return the number of deleted checks."""
     from skillopt_sleep.mining.references import KeptProof  # noqa: PLC0415  a harvest forgets nothing
 
     rows = database.rows("SELECT digest, data FROM moment_checks")

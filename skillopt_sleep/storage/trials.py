@@ -1,6 +1,6 @@
-"""Keeps what nights found out: about edits, how reliable measurements are, and about references of moments.
+"""Stores the results of nights: about edits, the reliability of measurements, and the references of moments.
 
-Proofs are kept for ever, so that none is paid for twice.
+Proofs are stored for ever, so that none is paid for twice.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.report import SealedTest
 
 RECALLED = 24
-"""Rejected edits shown to a reflection; more would crowd out the failures it is to learn from."""
+"""Maximum rejected edits shown to a reflection; more of them would leave too little room for the failures."""
 
 
 class TrialStore:
-    """Undecided edits, the account of all trials, and what replays of live documents measured (``ports.Trials``)."""
+    """Undecided edits, the account of all trials, and the measurements of live documents (``ports.Trials``)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def pending(self, project: str) -> tuple[PendingEdit, ...]:
-        """Return the undecided edits, in the order they were first tried."""
+        """Return the undecided edits, in the order in which they were first tried."""
         rows = self._database.rows("SELECT data FROM pending_edits WHERE project = ? ORDER BY rowid", (project,))
         return tuple(decode_json(row["data"], PendingEdit) for row in rows)
 
     def conclude(
         self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried], *, settled: Iterable[str] = ()
     ) -> None:
-        """Replace the ``settled`` undecided edits by ``pending``, and store what was tried; can be repeated."""
+        """Replace the undecided edits ``settled`` by ``pending``, and store ``tried``; a repetition changes nothing."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "DELETE FROM pending_edits WHERE project = ? AND id = ?", [(project, id_) for id_ in sorted(settled)]
@@ -56,7 +56,7 @@ class TrialStore:
             )
 
     def account(self, project: str) -> Account:
-        """Return the sum of all trials; what an earlier version stored counts where nothing newer is known."""
+        """Return the sums over all trials, including those stored by an earlier version of this program."""
         rows = self._database.rows(
             "SELECT * FROM tried_lives WHERE project = :project UNION ALL SELECT * FROM tried_edits AS older"
             " WHERE project = :project AND NOT EXISTS (SELECT 1 FROM tried_lives AS newer WHERE"
@@ -93,7 +93,7 @@ class TrialStore:
         return tuple(BaseReplay(**{name: row[name] for name in BaseReplay.__struct_fields__}) for row in rows)
 
     def position(self, project: str) -> Position:
-        """Return how often the answer that a judge saw first, or second, won its pair, over all nights."""
+        """Return how often the first and the second of two answers won a judged pair, over all nights."""
         from skillopt_sleep.gate.account import Position  # noqa: PLC0415
 
         row = self._database.rows(
@@ -104,13 +104,13 @@ class TrialStore:
         return Position(first=int(row["first"]), second=int(row["second"]), ties=int(row["ties"]))
 
     def attempt(self, project: str, change: str, night: str) -> int:
-        """Record that a night tries to score an adopted change on sealed tasks; return how many nights have tried."""
+        """Store that a night tries to score an adopted change on sealed tasks; return how many nights have tried."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO sealed_tests VALUES (?, ?, ?, NULL)", (project, change, night))
         return self.attempts(project, change)
 
     def attempts(self, project: str, change: str) -> int:
-        """Return how many nights have tried to score a change."""
+        """Return the number of nights that have tried to score an adopted change on sealed tasks."""
         rows = self._database.rows(
             "SELECT COUNT(*) AS count FROM sealed_tests WHERE project = ? AND change_night = ?", (project, change)
         )
@@ -125,7 +125,7 @@ class TrialStore:
             )
 
     def sealed(self, project: str) -> tuple[SealedTest, ...]:
-        """Return the changes that were scored, the latest first."""
+        """Return the results of all sealed tests, the latest first."""
         from skillopt_sleep.night.report import SealedTest  # noqa: PLC0415
 
         rows = self._database.rows(
@@ -136,7 +136,7 @@ class TrialStore:
 
 
 class RejectedEditStore:
-    """Edits that a gate turned down (``ports.RejectedEdits``)."""
+    """Edits that a gate rejected (``ports.RejectedEdits``)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -149,14 +149,14 @@ class RejectedEditStore:
         return tuple(decode_json(row["data"], AppliedEdit) for row in rows)
 
     def closed(self, project: str) -> tuple[ClosedEdit, ...]:
-        """Return every edit that was turned down or given up, the oldest first."""
+        """Return every edit that was rejected or given up, the oldest first."""
         rows = self._database.rows("SELECT data FROM closed_edits WHERE project = ? ORDER BY rowid", (project,))
         return tuple(decode_json(row["data"], ClosedEdit) for row in rows)
 
     def remember(
         self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
     ) -> None:
-        """Store each edit once: rejected ones with the latest reason, closed ones with the first night."""
+        """Store each edit once: a rejected edit with the latest reason, a closed edit with its first night."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO rejected_edits VALUES (?, ?, ?, ?)",
@@ -169,13 +169,13 @@ class RejectedEditStore:
 
 
 class MomentProofs:
-    """The proposed checks and the judged pairs of this user (``mining.references.ProofStore``)."""
+    """This user's proposed checks and judged pairs of recorded moves (``mining.references.ProofStore``)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def checks(self) -> Mapping[str, KeptProof]:
-        """Return what became of every check that was asked for, by the digest of its moment."""
+        """Return the result of every check that was asked for, by the digest of its moment."""
         from skillopt_sleep.mining.references import KeptProof  # noqa: PLC0415  `status` proves nothing
 
         rows = self._database.rows("SELECT data FROM moment_checks")
@@ -183,7 +183,7 @@ class MomentProofs:
         return {proof.digest: proof for proof in kept}
 
     def judged(self, judge: str) -> tuple[JudgedPair, ...]:
-        """Return the recorded pairs that a judge was asked about, in the order they were kept."""
+        """Return the recorded pairs that a judge has judged, in the order in which they were stored."""
         from skillopt_sleep.mining.references import JudgedPair  # noqa: PLC0415  `status` proves nothing
 
         rows = self._database.rows(
@@ -195,7 +195,7 @@ class MomentProofs:
         )
 
     def keep(self, found: Sequence[KeptProof | JudgedPair]) -> None:
-        """Store each result once; the first one stays."""
+        """Store each result once; a result that is already stored stays."""
         from skillopt_sleep.mining.references import KeptProof  # noqa: PLC0415  `status` proves nothing
 
         with self._database.transaction() as connection:
