@@ -1,4 +1,4 @@
-"""Connects a night to its models: probes the backends, sends every call through ``calls``, and ends running calls."""
+"""Connects a night to its models: checks the backends, sends every call through ``calls``, and ends running calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Probed(Struct, frozen=True, kw_only=True):
     backends: tuple[BackendHealth, ...]
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the health of the backends to the night's report."""
+        """Return the night's report with the health of the backends."""
         return replace(report, backends=self.backends)
 
     def require_ready(self) -> None:
@@ -105,17 +105,17 @@ class NightConnection:
         )
 
     def probe(self) -> tuple[BackendHealth, ...]:
-        """Check both backends, and note their versions for the replies to come."""
+        """Check both backends, and remember their versions to store them with later replies."""
         found = read_health(self._backends)
         self._versions.update(zip(self._backends, (health.version for health in found), strict=True))
         return found
 
     def close(self) -> None:
-        """End running calls and remove what they left."""
+        """End running calls and remove the files and processes they left."""
         for backend in self._backends.values():
             backend.close()
 
     def _interrupt(self) -> None:
-        """Wake calls that wait for a retry, then end the running ones."""
+        """Wake calls that wait for a retry, then end the running calls."""
         self._clock.stop()
         self.close()

@@ -1,8 +1,8 @@
 """Consolidates a night and concludes it: proposes rules for each document, tries every rule, stages what is proven.
 
-What is accepted and waits for adoption is part of the base: nothing of it is paid for or counted again. Concluding
-scores an adopted change on the sealed tasks, stages the proposal and audits the measurement; none of these changes the
-verdict. An adopted change is scored once, because whoever looks at a test again and again ends up fitting it.
+Accepted rules that wait for adoption are part of the base: they are not paid for or counted again. Concluding scores an
+adopted change on the sealed tasks, stages the proposal and audits the measurement; none of these changes the verdict.
+An adopted change is scored once, because repeated looks at a test end in fitting it.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def consolidate(
     restage: bool = False,
     calls_left: Callable[[], int] | None = None,
 ) -> Consolidated:
-    """Propose rules for each document, then try them and those that wait, each on top of what is accepted.
+    """Propose rules for each document, then try the new and the waiting rules, each on top of what is accepted.
 
-    ``rejected`` edits are shown to the analysts where that gives nothing away. ``closed`` rules come back only with new
-    evidence. ``accepted`` edits of an earlier night wait for adoption; ``restage``: their proposal fits the files no
-    longer, so they are proposed anew. ``calls_left``: see ``TrialRunner``. Without validation tasks nothing could be
-    decided, so nothing is spent, unless the gate is off. Raises ``FatalBackend`` and, when nothing was tried,
-    ``BudgetSpent``: all replies paid for are in the ledger.
+    ``rejected`` edits are shown to the analysts where they reveal nothing about validation. ``closed`` rules come back
+    only with new evidence. ``accepted`` edits of an earlier night wait for adoption; with ``restage`` their proposal no
+    longer fits the files, so they are proposed anew. ``calls_left``: see ``TrialRunner``. Without validation tasks
+    nothing could be decided, so nothing is spent, unless the gate is off. Raises ``FatalBackend`` and, when nothing was
+    tried, ``BudgetSpent``: all replies paid for are in the ledger.
     """
     current, carried, notes = _apply_accepted(baseline, accepted if plan.gate_mode is GateMode.PAIRED else ())
     on = find_base(current, models, plan)
@@ -114,7 +114,7 @@ def _propose_all(
     night: str,
     on: Base,
 ) -> tuple[list[DocumentStep], list[PendingEdit], str]:
-    """Propose rules for each document in turn; return the reflections, the new rules, and the cap that ended it."""
+    """Propose rules for each document in turn; return reflections, new rules, and the cap that ended the work or ""."""
     steps: list[DocumentStep] = []
     new: list[PendingEdit] = []
     can_learn = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
@@ -136,7 +136,7 @@ def _propose_all(
 def _apply_accepted(
     baseline: Candidate, accepted: Sequence[AppliedEdit]
 ) -> tuple[Candidate, tuple[AppliedEdit, ...], tuple[str, ...]]:
-    """Put what waits for adoption on top of the live documents; what no longer fits is left out, with a note."""
+    """Apply the edits that wait for adoption to the live documents; an edit that no longer fits becomes a note."""
     current, carried, notes = baseline, [], []
     for waiting in accepted:
         document = current[waiting.edit.document]
@@ -155,7 +155,7 @@ def _apply_accepted(
 def _choose_waiting(
     pending: Sequence[PendingEdit], plan: ConsolidatePlan, pools: Pools, on: Base
 ) -> tuple[list[PendingEdit], list[PendingEdit], list[Dropped]]:
-    """Separate the rules that can be tried tonight from those on hold, and those whose lives are over.
+    """Return three lists of rules: those that can be tried tonight, those on hold, and those that are given up.
 
     Only the paired gate continues a tally, and a rule of another scope waits for a night of that scope.
     """
@@ -169,7 +169,7 @@ def _choose_waiting(
 
 
 def _accept_untested(new: Sequence[PendingEdit], runner: TrialRunner) -> list[DocumentStep]:
-    """Take every rule as proposed: the gate is off."""
+    """Accept every rule as proposed, because the gate is off."""
     decision = Decision(verdict=Verdict.ACCEPT, why="the gate is off: rules are taken as proposed, nothing is proven")
     steps = []
     for life in new:
@@ -183,7 +183,7 @@ def _accept_untested(new: Sequence[PendingEdit], runner: TrialRunner) -> list[Do
 
 
 def _carry(carried: Sequence[AppliedEdit]) -> tuple[DocumentStep, ...]:
-    """Return steps for the rules of an earlier proposal that are part of tonight's."""
+    """Return a step for each rule of an earlier proposal that is part of tonight's proposal."""
     decision = Decision(verdict=Verdict.ACCEPT, why="accepted before and still waiting; nothing was paid for again")
     return tuple(
         DocumentStep(kind=applied.edit.document, edits=(applied,), decision=decision, id=applied.edit.id, carried=True)
@@ -192,7 +192,7 @@ def _carry(carried: Sequence[AppliedEdit]) -> tuple[DocumentStep, ...]:
 
 
 def _describe_step(rule: RuleOnTrial, night: str, on: Base) -> DocumentStep:
-    """Return what the night did with one rule."""
+    """Return the step that records the night's trial of one rule."""
     life, trial = rule.life, rule.trial
     if trial is None:
         raise ValueError(f"the trial of {life.id} was not concluded")
@@ -214,7 +214,7 @@ def _describe_step(rule: RuleOnTrial, night: str, on: Base) -> DocumentStep:
 
 
 def _keep_undecided(rules: Sequence[RuleOnTrial]) -> tuple[list[PendingEdit], list[Dropped]]:
-    """Return the rules that continue another night, and those whose lives ended without a verdict."""
+    """Return the rules that continue another night, and the rules that are given up without a verdict."""
     kept, over = [], []
     for rule in rules:
         trial = rule.trial
@@ -233,12 +233,12 @@ def _keep_undecided(rules: Sequence[RuleOnTrial]) -> tuple[list[PendingEdit], li
 
 
 class Unsealed(Struct, frozen=True, kw_only=True):
-    """Tonight's sealed test; None when none was due."""
+    """The result of tonight's sealed test; its ``test`` is None when no test was due."""
 
     test: SealedTest | None = None
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the test to the night's report."""
+        """Return the night's report with the result of the sealed test."""
         return replace(report, sealed=self.test)
 
 
@@ -247,8 +247,8 @@ def score_sealed_test(
 ) -> Unsealed:
     """Replay the sealed ``tasks`` once without and once with the adopted change that waits for its test.
 
-    The test is postponed when the calls left do not suffice and when calls fail: the night already has its verdict. A
-    night that began to replay counts as an attempt.
+    The test is postponed when too few calls are left or when calls fail, because the night already has its verdict. A
+    night that began the replays counts as an attempt.
     """
     due = plan.adopted
     if due is None or not tasks:
@@ -293,7 +293,7 @@ def _score_rows(test: SealedTest, rows: Sequence[PairRow], trial: PairedPlan) ->
 
 
 class Staged(Struct, frozen=True, kw_only=True):
-    """Where the proposal is, and the account after this night."""
+    """The staged proposal, the undecided edits, and the account of tried rules after this night."""
 
     proposal: str | None = None
     """The folder of the proposal; None when nothing changed."""
@@ -305,7 +305,7 @@ class Staged(Struct, frozen=True, kw_only=True):
     """The other undecided edits, with the requests that they still miss."""
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the proposal to the night's report."""
+        """Return the night's report with the proposal, the account and the undecided edits."""
         pending = (*(self.pending or report.pending), *self.on_hold)
         edited = tuple(change.edited for change in self.documents if change.edited)
         untried = tuple(
@@ -324,7 +324,7 @@ class Staged(Struct, frozen=True, kw_only=True):
 
 
 def stage_proposal(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit) -> Staged:
-    """Stage what was accepted, remember what was rejected, and mark the tasks as used.
+    """Stage the accepted edits, store the rejected ones, and mark the tasks as used.
 
     The tasks of a night that tried nothing, or could not measure enough, stay fresh.
     """
@@ -354,19 +354,19 @@ def stage_proposal(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit)
 
 
 class Audited(Struct, frozen=True, kw_only=True):
-    """The audit after this night."""
+    """The audit of the measurement after this night."""
 
     audit: noise.NoiseReport
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the audit to the night's report."""
+        """Return the night's report with the audit of the measurement."""
         return replace(report, audit=self.audit)
 
 
 def audit(night: str, outcome: Consolidated, plan: NightPlan, trials: Trials) -> Audited:
-    """Store tonight's replays of live documents, and audit all that are stored; no call is made.
+    """Store tonight's replays of live documents, and audit all stored replays; no call is made.
 
-    For a night without validation tasks, the audit assumes as many as the last night had.
+    For a night without validation tasks, the audit assumes as many tasks as the last night had.
     """
     trials.note(plan.project, night, outcome.list_base_replays(night), outcome.position)
     found = noise.measure_noise(

@@ -40,16 +40,16 @@ from skillopt_sleep.night.try_edits import CALLS_A_PAIR, MOST_SOURCES, count_own
 from skillopt_sleep.optimizer.replay import find_put_back
 
 JUDGED = 0.5
-"""Average number of judge calls for a pair that a model judges: equal answers share a verdict, lost pairs have none."""
+"""Mean number of judge calls for a pair judged by a model; below 1 as equal answers and lost pairs need no call."""
 NEW_AGAIN, AHEAD_AGAIN = 0.7, 1.6
-"""Average rounds a night of a new rule, and of one that is ahead; like ``JUDGED`` from many nights of `bench
-forecast`. One that is not ahead usually gets ``QUIET_PAIRS``."""
+"""Mean number of rounds a night for a new rule, and for a rule that is ahead, measured in many nights of `bench
+forecast`, as is ``JUDGED``. A rule that is not ahead usually gets ``QUIET_PAIRS`` pairs."""
 CONFIRMING_PAIRS = 2
-"""Number of pairs that replay a task again after it was lost under an accepted edit."""
+"""The number of further pairs that replay a task which lost under an accepted edit."""
 
 
 class DryRun(Struct, frozen=True, kw_only=True):
-    """A night as it would begin now."""
+    """The sessions, tasks and expected calls of a night that would begin now."""
 
     project: str
     sessions: int
@@ -60,15 +60,15 @@ class DryRun(Struct, frozen=True, kw_only=True):
     cap: int
     refused: int = 0
     older: int = 0
-    """Sessions of this project from before ``lookback_days``."""
+    """The number of this project's sessions from before ``lookback_days``."""
     unplaced: int = 0
-    """Sessions of deleted worktrees that may be of this project or of another."""
+    """The number of sessions from deleted worktrees that may be of this project or of another."""
     shortfall: Shortfall = Shortfall()
     """What the tasks still lack for a verdict."""
 
     @property
     def range(self) -> tuple[int, int]:
-        """The calls that the night will probably make: at least, and at most twice as many, within its cap."""
+        """The probable range of the night's calls: the upper end is at most twice the lower and within the cap."""
         return find_range(self.usual_calls, self.cap)
 
     @property
@@ -78,16 +78,16 @@ class DryRun(Struct, frozen=True, kw_only=True):
 
 
 class Forecast(Struct, frozen=True, kw_only=True):
-    """The calls of all phases that are still to come."""
+    """The expected calls of all phases that are still to come."""
 
     phases: tuple[Expected, ...]
 
     def find_most(self, cap: int) -> int:
-        """Return the upper end of the range of these calls."""
+        """Return the upper end of the range of expected calls."""
         return find_range(sum(phase.usual for phase in self.phases), cap)[1]
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the forecast to the night's report."""
+        """Return the night's report with the forecast."""
         return replace(report, expected=self.phases)
 
 
@@ -99,7 +99,7 @@ def forecast_calls(pools: Pools, plan: NightPlan, waiting: Sequence[PendingEdit]
 def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
     """Harvest, mine by rules and split, on copies of the stores in ``kit``; no model is called.
 
-    Tasks that a model would mine are not known yet; those that rules find stand in for them.
+    Tasks that only a model could mine are unknown; the tasks that rules find are counted instead.
     """
     harvested = harvest(kit.sources, plan.window, kit.inbox, kit.read, kit.place)
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
@@ -140,9 +140,9 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
 
 
 def _count_proofs(tasks: Sequence[TaskRecord]) -> tuple[Expected, ...]:
-    """Count the calls that prove references: a check for some moments at once, else the judge twice for each.
+    """Count the calls that prove references: one for checking several moments at once, else two judge calls for each.
 
-    A model may be asked once more for each which step was meant.
+    A model may be asked once more about each moment, to name the step that was meant.
     """
     open_ = [
         task.reference
@@ -176,7 +176,7 @@ def _count_for_plan(
 
 
 def _is_learnt(pools: Pools, plan: NightPlan) -> bool:
-    """Whether the night replays a single training task first, because the documents seem to cover all corrections."""
+    """Return whether the night replays one training task first, because the documents seem to cover all corrections."""
     rules = [find_heavy(rule) for _, rule in list_live_rules(plan.baseline)]
     rules += [find_heavy(waiting.edit.text) for waiting in plan.accepted]
     return all(find_coverage(task, rules) >= COVERED for task in pools.train)
@@ -242,7 +242,7 @@ def count_calls(
 
 
 def _list_lessons(pools: Pools, waiting: Sequence[PendingEdit]) -> list[list[TaskRecord]]:
-    """Return the training tasks that no rule on trial rests on or covers, those of one lesson together."""
+    """Return the training tasks that no rule on trial was written from or covers, grouped by lesson."""
     taught = {name for life in waiting for name in (*life.evidence, *life.rule.task_ids)}
     stated = [find_heavy(life.words) for life in waiting]
     open_ = [
@@ -254,16 +254,16 @@ def _list_lessons(pools: Pools, waiting: Sequence[PendingEdit]) -> list[list[Tas
 
 
 def _count_wished(lesson: Sequence[TaskRecord]) -> int:
-    """Count the calls that try a rule where the person said that it holds from now on."""
+    """Count the calls that try the rule of a lesson at the requests where the user stated it as a standing wish."""
     if not any(map(is_standing_wish, (words for task in lesson for words in task.feedback))):
         return 0
     return sum(map(_count_calls, lesson[:MOST_SOURCES]))
 
 
 def _count_usual_trials(pools: Pools, waiting: Sequence[PendingEdit], new: int) -> int:
-    """Count what trials usually cost: the base once for all rules, each rule on top of it, and the judge.
+    """Count the usual calls of trials: the base once for all rules, each rule on top of the base, and the judge.
 
-    A rule that is ahead is tried on each of tonight's requests that may say something about it, and often twice.
+    A rule that is ahead is tried on each of tonight's requests that may add to its score, and often twice.
     """
     pairs = [NEW_AGAIN * len(pools.val)] * new
     for life in waiting:
@@ -280,10 +280,10 @@ def _count_usual_trials(pools: Pools, waiting: Sequence[PendingEdit], new: int) 
 def _count_clear_win(
     pools: Pools, waiting: Sequence[PendingEdit], new: Sequence[Sequence[TaskRecord]], before: int
 ) -> int:
-    """Count what trials must be expected to cost, so that a rule which wins every pair is proven within the range.
+    """Count the calls to expect for trials, so that a rule which wins every pair is proven within the forecast range.
 
-    ``before`` are the calls expected in earlier phases. A rule that the requests cannot prove tonight, or that is not
-    ahead, needs nothing.
+    ``before`` are the calls expected in earlier phases. A rule that tonight's requests cannot prove, or that is not
+    ahead, adds none.
     """
     pairs = [choose_threshold(len({group_of(task) for task in lesson})) for lesson in new]
     pairs += [life.k - life.tally.score for life in waiting if life.tally.score >= GO_ON_AT]

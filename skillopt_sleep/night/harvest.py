@@ -1,4 +1,4 @@
-"""Files what is new in every source's session files, chooses the sessions of a night, and finds their moments."""
+"""Stores new turns from every source's session files, chooses the sessions of a night, and finds their moments."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ if TYPE_CHECKING:
     from skillopt_sleep.optimizer.replay import Models
 
 RECENT = 20
-"""Sessions from which the usual model is determined: so many that one with another model changes nothing."""
+"""The number of sessions that determine the usual model; one session with another model makes no difference."""
 FILES_PER_COMMIT = 200
-"""A harvest that was killed starts again after its last commit, so little is read twice."""
+"""The number of files stored per commit. An interrupted harvest starts again after its last commit."""
 
 
 class ReadFiles(Protocol):
-    """Reads session files of a source, in order."""
+    """A function that reads session files of a source, in order."""
 
     def __call__(
         self, source: Source, files: Sequence[SessionFile], /
     ) -> Iterator[tuple[Session | None, Sequence[Skip]]]:
-        """Yield for each file its session without secrets, None where there is none, and what was skipped."""
+        """Yield for each file its session without secrets, or None for a file without one, and the skipped parts."""
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """Which waiting sessions a night mines."""
+    """The limits on the waiting sessions that a night mines."""
 
     scope: str = ""
-    """A project folder; "" for all."""
+    """The project folder whose sessions are mined; "" for all projects."""
     since: str = ""
-    """ISO 8601; "" for no limit."""
+    """The earliest time of a session, in ISO 8601; "" for no limit."""
     max_sessions: int = 40
 
 
 class Filed(Struct, frozen=True, kw_only=True):
-    """What one harvest found."""
+    """The result of storing the changed session files."""
 
     seen: int = 0
-    """Files listed."""
+    """The number of files listed."""
     read: int = 0
-    """Files opened."""
+    """The number of files opened."""
     new: tuple[Session, ...] = ()
-    """For every file, only the turns that had not been seen before."""
+    """A session for every changed file, with only the turns that had not been seen before."""
     skipped: tuple[Skip, ...] = ()
 
 
@@ -72,7 +72,7 @@ class Harvested(Struct, frozen=True, kw_only=True):
     skipped: tuple[Skip, ...] = ()
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the counts to the night's report."""
+        """Return the night's report with the counts of sessions and files, and with what was skipped."""
         return replace(report, counts=self.counts, skipped=self.skipped)
 
     def usual_model(self, source: str) -> str:
@@ -94,10 +94,10 @@ def harvest(
     *,
     keep_steps: Callable[[], object] = lambda: None,
 ) -> Harvested:
-    """File what is new, then choose the newest waiting sessions in scope; the others keep waiting.
+    """Store new sessions, then choose the newest waiting sessions in scope; the other sessions keep waiting.
 
-    ``place`` tells by folder and remote whether a session is in scope. ``keep_steps`` reads what the agent did in the
-    sessions where the person stepped in, once all are filed.
+    ``place`` returns, for folder and remote, whether a session is in scope. ``keep_steps`` is called once all sessions
+    are stored; it stores the agent's steps in the sessions where the user stepped in.
     """
     filed = file_sessions(sources, inbox, read)
     keep_steps()
@@ -168,14 +168,14 @@ def file_sessions(sources: Sequence[Source], inbox: Inbox, read: ReadFiles) -> F
 # --- the moments of the chosen sessions -----------------------------------------------------------------------------
 
 SEARCHED = 60
-"""How many of the latest sessions are searched for other places of a new lesson, and for moments if they never were."""
+"""The number of latest sessions searched for other places of a new lesson, and for moments if not yet searched."""
 
 
 class FoundMoments(Struct, frozen=True, kw_only=True):
-    """The moments of some sessions, as tasks."""
+    """The moments found in some sessions, as tasks."""
 
     tasks: tuple[TaskRecord, ...] = ()
-    """New or changed tasks, of moments and of other places."""
+    """New or changed tasks, at moments and at other places where a lesson applies."""
     notes: tuple[str, ...] = ()
 
 
@@ -186,11 +186,11 @@ def find_moment_tasks(
     kit: Kit,
     models: Models | None,
 ) -> FoundMoments:
-    """Return the tasks at moments that these sessions add to the archive, and those that proofs have changed.
+    """Return the tasks at moments that these sessions add to the archive, and the tasks that proofs have changed.
 
-    A request that stands alone is a task already, among ``known`` or ``mined``, and gets no second one. Without
-    ``models`` nobody is asked, and only references that were proven earlier count as proven. Raises ``FatalBackend``
-    and ``BudgetSpent``; what was found out until then is kept.
+    A request that is a task already, among ``known`` or ``mined``, gets no second task. Without ``models`` no model is
+    asked, and only references that were proven earlier count as proven. Raises ``FatalBackend`` and ``BudgetSpent``;
+    what was found before is kept.
     """
     from skillopt_sleep.mining.moment_tasks import build_moment_tasks, renew_proof  # noqa: PLC0415  a harvest alone mines nothing
 
@@ -232,7 +232,7 @@ def _read_talk(
     models: Models | None = None,
     corrected_only: bool = False,
 ) -> Talk | None:
-    """Return a session with its moments; None where nothing is known of what the agent did."""
+    """Return a session with its moments, or None when the agent's steps in it are not known."""
     from skillopt_sleep.mining.moment_tasks import Talk  # noqa: PLC0415  a harvest alone mines nothing
     from skillopt_sleep.mining.moments import find_moments  # noqa: PLC0415  a harvest alone mines nothing
 
@@ -249,7 +249,7 @@ def _read_talk(
 
 
 def _locate(talk: Talk, models: Models | None) -> Talk:
-    """Return a session with the steps that a model names; without models, with those of rules."""
+    """Return a session whose moments have the steps that a model names, or without models those that rules find."""
     from skillopt_sleep.mining import fault, moment_tasks  # noqa: PLC0415  a harvest alone mines nothing
 
     if models is None:
@@ -261,7 +261,7 @@ def _locate(talk: Talk, models: Models | None) -> Talk:
 
 
 def _list_others(seen: AbstractSet[tuple[str, str]], kit: Kit) -> list[SessionKey]:
-    """Return the latest sessions of this project, without those ``seen``, by source and path."""
+    """Return the latest sessions of this project except those in ``seen``, which are named by source and path."""
     others = (key for key in kit.inbox.recent() if (key.source, key.path) not in seen)
     return [key for key in others if kit.place(key.cwd, key.remote) is Place.OWN][:SEARCHED]
 
@@ -273,7 +273,7 @@ def _read_unexamined(
     alone: frozenset[tuple[str, str]],
     models: Models | None,
 ) -> list[Talk]:
-    """Return the sessions with moments of which the archive has none: they were mined before there were moments."""
+    """Return sessions with moments that the archive lacks because an earlier version mined them without moments."""
     from skillopt_sleep.mining.moment_tasks import list_wanted  # noqa: PLC0415  a harvest alone mines nothing
 
     examined = {
@@ -305,7 +305,7 @@ def _find_siblings(
     kit: Kit,
     alone: frozenset[tuple[str, str]],
 ) -> list[TaskRecord]:
-    """Return tasks where a lesson also applies: of a new lesson in the latest sessions, of any other in tonight's."""
+    """Return tasks at other places of a lesson: for a new lesson in the latest sessions, for any other in tonight's."""
     from skillopt_sleep.mining.moment_tasks import find_siblings  # noqa: PLC0415  a harvest alone mines nothing
 
     lessons = [task for task in moments if may_vote(task)]
@@ -321,7 +321,7 @@ def _find_siblings(
 
 
 def _list_notes(proved: Proved) -> Iterable[str]:
-    """Yield what the report says about the proofs."""
+    """Yield notes for the report about the proofs of references."""
     references = [task.reference for task in proved.tasks if isinstance(task.reference, MomentReference)]
     silent = [reference for reference in references if not reference.may_vote]
     if references:

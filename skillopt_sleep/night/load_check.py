@@ -1,4 +1,4 @@
-"""Checks, before a change is staged, that the agent really loads the documents that changed, and does what they say.
+"""Checks, before a change is staged, that the agent loads the changed documents and follows them.
 
 A trial as text shows that a rule helps when it is read, not that the agent reads it. One replay by the agent itself
 shows that, and at a few moments where the change had helped the agent is put back into the session. When the trial's
@@ -32,22 +32,22 @@ PHASE = "load"
 UNREAD = (Loading.NOT_LOADED, Loading.NOT_OPENED)
 NO_MEMORY = MemoryBounds()
 MOMENTS = 2
-"""Moments at which a change is confirmed: each takes a few requests, and each of them carries a whole session."""
+"""The most moments at which a change is confirmed; each takes a few requests that carry a whole session."""
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
-    """How the night's replays by an agent went, and whether the agent loads what is proposed."""
+    """The counts of the night's replays by an agent, and whether the agent loads the proposed documents."""
 
     replay: ReplayReport = ReplayReport()
     candidate: Candidate | None = None
-    """The documents with the rules where the agent reads them; None when nothing moved."""
+    """The documents after rules moved to where the agent reads them; None when no rule moved."""
     moved: tuple[AppliedEdit, ...] = ()
-    """Every edit of the proposal, as ``candidate`` has it after the move."""
+    """Every edit of the proposal, as it is in ``candidate`` after the move."""
     stale: int = 0
-    """Replays in a copy of the project that lacked edits of the session."""
+    """The number of replays in a copy of the project that lacked uncommitted edits of the session."""
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the replays to the night's report, and what moved."""
+        """Return the night's report with the counts of replays by the agent and the moved rules."""
         said = (
             f"in {self.stale} replays the copy of the project lacked edits that the session had not committed by then"
         )
@@ -66,7 +66,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
         )
 
     def apply_to(self, outcome: Consolidated) -> Consolidated:
-        """Return what was consolidated with the rules where the agent reads them."""
+        """Return the consolidated outcome with its rules moved to where the agent reads them."""
         if self.candidate is None:
             return outcome
         steps = []
@@ -78,7 +78,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 def _relocate(edits: Sequence[AppliedEdit], moved: Sequence[AppliedEdit]) -> tuple[AppliedEdit, ...]:
-    """Return the applied edits as they are where they moved to."""
+    """Return the edits, with those that moved replaced by their moved versions."""
     where = {applied.edit.id: applied.edit for applied in moved}
     return tuple(
         replace(applied, edit=where.get(applied.edit.id, applied.edit))
@@ -89,11 +89,11 @@ def _relocate(edits: Sequence[AppliedEdit], moved: Sequence[AppliedEdit]) -> tup
 
 
 def check_loading(outcome: Consolidated, models: Models, bounds: MemoryBounds = NO_MEMORY) -> Loaded:
-    """Count how the agent's replays went; if a change is about to be staged, check that it is loaded and helps.
+    """Count the outcomes of the agent's replays; if a change is about to be staged, check that it is loaded and helps.
 
-    New rules of a skill that is not loaded or not opened move to memory, within ``bounds``. Costs one replay, one more
-    after a move, and those of ``confirm_at_moments``; when the trial was native, only that of a move. Raises
-    ``FatalBackend``.
+    New rules of a skill that is not loaded or not opened move to memory, within ``bounds``. The check costs one replay,
+    one more after a move, and those of ``confirm_at_moments``; when the trial was native, only the one after a move.
+    Raises ``FatalBackend``.
     """
     results = [result for step in outcome.steps for result in step.rollouts if result.mode is not ReplayMode.TEXT]
     report = replace(_count_replays(results), mode=models.manner.mode)
@@ -119,7 +119,7 @@ def check_loading(outcome: Consolidated, models: Models, bounds: MemoryBounds = 
 
 
 def _move_unread(outcome: Consolidated, found: Loaded, models: Models, bounds: MemoryBounds) -> Loaded:
-    """Move the new rules of a skill that the agent does not read to memory, and check that alone again.
+    """Move the new rules of a skill that the agent does not read to memory, and check that the agent loads memory.
 
     Nothing moves where memory has no room, does not evolve, or is not loaded either.
     """
@@ -137,7 +137,7 @@ def _move_unread(outcome: Consolidated, found: Loaded, models: Models, bounds: M
 
 
 def _replay_once(outcome: Consolidated, accepted: Sequence[DocumentStep], models: Models) -> tuple[Loading, str]:
-    """Have the agent itself do one task with the candidate in place."""
+    """Replay one task by the agent itself with the candidate; return whether the agent loads it, and the evidence."""
     task = _choose_task(outcome, accepted)
     if task is None:
         return Loading.NOT_CHECKED, "there is no task to check it with"
@@ -156,7 +156,7 @@ def _replay_once(outcome: Consolidated, accepted: Sequence[DocumentStep], models
 
 
 def _choose_task(outcome: Consolidated, accepted: Sequence[DocumentStep]) -> TaskRecord | None:
-    """Return a task that the change improved, otherwise any."""
+    """Return a task that the change improved, or another task when it improved none, or None without tasks."""
     tasks = (*_list_improved(outcome, accepted), *outcome.pools.val, *outcome.pools.train)
     return next(iter(tasks), None)
 
@@ -168,9 +168,9 @@ def _list_improved(outcome: Consolidated, accepted: Sequence[DocumentStep]) -> t
 
 
 def confirm_at_moments(improved: Sequence[TaskRecord], candidate: Candidate, models: Models) -> Confirmation:
-    """Put the agent back to up to ``MOMENTS`` of these tasks with the candidate in place. Raises ``FatalBackend``.
+    """Replay up to ``MOMENTS`` of the improved tasks by putting the agent back into the session with the candidate.
 
-    A cap that is reached, or a session that cannot be resumed, is no objection to the change.
+    A spent cap, or a session that cannot be resumed, does not count against the change. Raises ``FatalBackend``.
     """
     tried, heeded, why = 0, 0, ""
     native = dataclasses.replace(models, manner=Manner(mode=ReplayMode.NATIVE))
@@ -189,13 +189,13 @@ def confirm_at_moments(improved: Sequence[TaskRecord], candidate: Candidate, mod
 
 
 def _choose_moments(improved: Sequence[TaskRecord]) -> Iterator[TaskRecord]:
-    """Yield the first moments to which an agent can be put back, one for each request."""
+    """Yield the first tasks at whose moments an agent can be put back into the session, one for each request."""
     places = {group_of(task): task for task in reversed(improved) if find_put_back(task)}
     yield from list(reversed(places.values()))[:MOMENTS]
 
 
 def _read_records(records: Sequence[ReplayResult], accepted: Sequence[DocumentStep]) -> tuple[Loading, str]:
-    """Return what the records of replays say about the documents that changed."""
+    """Return whether the agent loaded the changed documents, as its records of replays show, and how that is known."""
     shown = [part for record in records for part in record.shown]
     for step in accepted:
         own = [part for part in shown if part.kind is step.kind]
@@ -229,7 +229,7 @@ def _count_replays(results: Sequence[ReplayResult]) -> ReplayReport:
 
 
 def _list_notes(replay: ReplayReport) -> tuple[str, ...]:
-    """Return what a reader must know about the replays."""
+    """Return notes that a reader of the report needs about the replays."""
     notes = []
     if count := replay.failures.get("silent_bypass"):
         notes.append(

@@ -1,4 +1,4 @@
-"""Runs one night: from the person's sessions to a proposal that they can adopt."""
+"""Runs one night: from the user's sessions to a proposal that the user can adopt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skillopt_sleep.night.select_tasks import prepare_tasks, select_tasks, split
 
 
 def run_night(plan: NightPlan, kit: Kit) -> NightReport:
-    """Run or resume a night; the report is also on disk, after every stage and however the night ends.
+    """Run or resume a night and return its report; the report is also on disk after every stage and at the end.
 
     Raises ``DiskError``, and anything that is a bug; every other end is in the report, with its exit code.
     """

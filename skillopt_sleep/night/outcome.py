@@ -1,4 +1,4 @@
-"""What consolidating came to, and how the night's report states it. Nothing here reads or writes a file."""
+"""The outcome of consolidating, and its part of the night's report. Nothing here reads or writes a file."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from skillopt_sleep.night.report import (
 from skillopt_sleep.optimizer.step import Reflection
 
 MAX_RESPONSE = 240
-"""Characters of a response that a report shows."""
+"""The most characters of a response that a report shows."""
 
 MAX_RULE = 90
-"""Characters of a rule that a note or a reason quotes."""
+"""The most characters of a rule that a note or a reason quotes."""
 
 TRIED = (EditStatus.APPLIED, EditStatus.REJECTED, EditStatus.PENDING)
-"""The statuses of an edit that was tried."""
+"""The statuses that an edit has after a trial."""
 
 HELD = (EditStatus.UNMATCHED, EditStatus.SKIPPED, EditStatus.GUARDED, EditStatus.PENDING)
 """The statuses of an edit that was neither applied nor rejected."""
 
 
 class DocumentStep(Struct, frozen=True, kw_only=True):
-    """One rule that was tried, and the decision about it; or one reflection, and what it held back.
+    """The trial of one rule with its decision, or one reflection with the edits that it held back.
 
-    A night that an earlier version ran has steps with several edits that were tried together.
+    Steps of nights that an earlier version ran may have several edits that were tried together.
     """
 
     kind: DocumentKind
@@ -55,22 +55,22 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
     reflection: Reflection = Reflection()
     edits: tuple[AppliedEdit, ...] = ()
     trial: Trial | None = None
-    """None when there was nothing to try, or the gate is off."""
+    """The trial of the step's rule; None when there was nothing to try, or the gate is off."""
     decision: Decision
     id: str = ""
-    """Names these edits over all their nights."""
+    """The id of the rule, which stays the same over all nights."""
     since: str = ""
-    """The earlier night they come from; "" for tonight."""
+    """The earlier night that first tried the rule; "" for tonight."""
     base: str = ""
-    """Digest of what they were tried on."""
+    """Digest of the models, settings and documents that the rule was tried with."""
     tasks: tuple[str, ...] = ()
-    """Ids of the tasks they were measured on, in all nights."""
+    """The requests that the rule was measured on in all nights, as task groups or task ids."""
     evidence: tuple[str, ...] = ()
-    """The requests that the rule rests on."""
+    """The requests that the rule was written from."""
     own: tuple[ReplayResult, ...] = ()
-    """Replays with the rule of the requests it was written from, where it rests on a standing wish."""
+    """Replays, with the rule, of the requests in which the user stated the rule as a standing wish."""
     carried: bool = False
-    """Whether it was accepted in an earlier night, and is part of tonight's proposal without a new trial."""
+    """Whether an earlier night accepted the rule, so that tonight's proposal includes it without a new trial."""
 
     @property
     def rollouts(self) -> tuple[ReplayResult, ...]:
@@ -80,7 +80,7 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
 
 
 class Consolidated(Struct, frozen=True, kw_only=True):
-    """The live documents, what the night proposes instead, and every step in between."""
+    """The live documents, the documents that the night proposes instead, and every step in between."""
 
     baseline: Candidate
     candidate: Candidate
@@ -88,36 +88,36 @@ class Consolidated(Struct, frozen=True, kw_only=True):
     gate_mode: GateMode
     steps: tuple[DocumentStep, ...] = ()
     pending: tuple[PendingEdit, ...] = ()
-    """Edits that are still undecided."""
+    """Edits that are still undecided after the night."""
     dropped: tuple[Dropped, ...] = ()
     began_with: tuple[str, ...] = ()
-    """Ids of the edits that were undecided before."""
+    """Ids of the edits that were undecided before the night."""
     cut: str = ""
-    """Which cap ended the night early, in words; "" for none."""
+    """The sentence that says which cap ended the night early; "" when none did."""
     model: str = ""
-    """The model the tasks were replayed with; "" for the default of its backend."""
+    """The model that replayed the tasks; "" for the default of its backend."""
     notes: tuple[str, ...] = ()
-    """What became of rules that waited for adoption."""
+    """Notes about rules that waited for adoption and no longer fit the files."""
 
     @property
     def edits(self) -> tuple[AppliedEdit, ...]:
-        """Every edit of the night with what became of it."""
+        """Every edit of the night, with its status."""
         return tuple(edit for step in self.steps for edit in step.edits)
 
     @property
     def settled(self) -> frozenset[str]:
-        """Ids of everything that was undecided at some time tonight; ``pending`` holds what still is."""
+        """Ids of all edits that were undecided at some time tonight; those still undecided are also in ``pending``."""
         steps = (step.id for step in self.steps if step.trial is not None)
         return frozenset((*self.began_with, *steps, *(dropped.edit.id for dropped in self.dropped)))
 
     @property
     def position(self) -> Position:
-        """How often the answer shown first, or second, won the pairs that a judge saw in one call."""
+        """How often the answer shown first, and the one shown second, won the pairs that a judge saw in one call."""
         trials = (step.trial.position for step in self.steps if step.trial is not None)
         return sum(trials, start=Position())
 
     def list_tried(self, night: str) -> tuple[Tried, ...]:
-        """Return the lives that pairs were spent on tonight, for the account."""
+        """Return the rules that tonight's pairs were spent on, for the account."""
         return tuple(
             Tried(id=step.id, night=step.since or night, k=step.trial.k, verdict=step.decision.verdict)
             for step in self.steps
@@ -125,7 +125,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         )
 
     def list_closed(self, night: str) -> tuple[ClosedEdit, ...]:
-        """Return the rules whose lives ended tonight: rejected, given up or proven."""
+        """Return the rules whose trials ended for good tonight: rejected, given up or proven."""
         decided = [
             ClosedEdit(
                 base=step.base,
@@ -149,7 +149,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return list_base_replays(night, self.model, phases)
 
     def list_evidence(self, night: str) -> tuple[EvidenceRow, ...]:
-        """Return every rollout of the night with what it rests on, for ``evidence.jsonl``; equal rollouts once."""
+        """Return a row for ``evidence.jsonl`` for every rollout of the night; equal rollouts share one row."""
         tasks = {task.id: (task, Split.TRAIN) for task in self.pools.train}
         tasks |= {task.id: (task, Split.VAL) for task in self.pools.val}
         rows: dict[tuple[str, str, int], EvidenceRow] = {}
@@ -169,17 +169,17 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return tuple(rows.values())
 
     def list_cuts(self) -> list[str]:
-        """Return the caps that cut a trial short, or kept a document from being taken up; one entry for each."""
+        """Return the caps that ended a trial or kept a document from getting proposals, one entry per case."""
         cuts = (step.trial.cut for step in self.steps if step.trial is not None)
         return [cut for cut in (*cuts, self.cut) if cut]
 
     def _list_reported(self) -> tuple[DocumentStep, ...]:
-        """Return the steps whose decisions are reported: those of tonight's rules, else those of the reflections."""
+        """Return the steps whose decisions are reported: those of rules tried tonight, else those of reflections."""
         tried = tuple(step for step in self.steps if step.id and not step.carried)
         return tried or tuple(step for step in self.steps if not step.carried)
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the verdict, its numbers and its details to the night's report."""
+        """Return the night's report with the verdict, its numbers and its details."""
         pools = self.pools
         verdict, why = _decide(self.steps, pools)
         trials = [step.trial for step in self.steps if step.trial is not None]
@@ -244,12 +244,12 @@ def _report_trial(step: DocumentStep, tasks: Sequence[TaskRecord]) -> TrialRepor
 
 
 def quote_rule(rule: str) -> str:
-    """Return a rule as a note or a reason quotes it, at most ``MAX_RULE`` characters."""
+    """Return a rule in the form that a note or a reason quotes, at most ``MAX_RULE`` characters long."""
     return excerpt(strip_list_mark(rule), MAX_RULE)
 
 
 def _list_heeded(trial: Trial) -> tuple[str, ...]:
-    """Return the tasks that passed in every measured replay with the change."""
+    """Return the ids of the tasks that passed in every measured replay with the change."""
     failed = {result.task_id for result in trial.candidate if result.score is not None and result.score.hard < 1}
     return tuple(task_id for task_id in trial.measured if task_id not in failed)
 
@@ -271,7 +271,7 @@ def _list_notes(outcome: Consolidated) -> Iterator[str]:
 
 
 def _add_scores(report: NightReport, shown: Trial, val: Sequence[TaskRecord]) -> NightReport:
-    """Add the scores of one trial: that of the last accepted rule, else of the last one that had pairs."""
+    """Return the report with the scores of one trial: that of the last accepted rule, else the last with pairs."""
     return replace(
         report,
         baseline_score=shown.decision.baseline,
@@ -285,7 +285,7 @@ def _add_scores(report: NightReport, shown: Trial, val: Sequence[TaskRecord]) ->
 
 
 def _decide(steps: Sequence[DocumentStep], pools: Pools) -> tuple[Verdict, str]:
-    """Choose the night's one verdict: accept if any step has it, else unmeasured, else reject, else undecided."""
+    """Choose the night's one verdict: accept if any step accepts, else unmeasured, else reject, else undecided."""
     if not steps:
         missing = "validation" if pools.train else "training"
         return Verdict.UNDECIDED, f"there are no {missing} tasks yet, so no edit could be tried"
@@ -317,7 +317,7 @@ def _select_edits(edits: Sequence[AppliedEdit], *statuses: EditStatus) -> tuple[
 
 
 def _mean_pass_rate(results: Sequence[ReplayResult], others: Sequence[ReplayResult]) -> float | None:
-    """Return the pass rate over the pairs of which both replays were measured."""
+    """Return the pass rate over the pairs in which both replays were measured."""
     passed = [result.score.hard for result, other in zip(results, others, strict=True) if result.score and other.score]
     return statistics.fmean(passed) if passed else None
 
@@ -348,7 +348,7 @@ def _build_row(task: TaskRecord, replays: Sequence[ReplayResult]) -> HoldoutRow:
 def list_base_replays(
     night: str, model: str, phases: Sequence[tuple[str, Sequence[ReplayResult]]]
 ) -> tuple[BaseReplay, ...]:
-    """Return the measured replays of these phases, as the audit stores them."""
+    """Return the measured replays of these phases, in the form in which the audit stores them."""
     return tuple(
         BaseReplay(
             task=result.task_id,

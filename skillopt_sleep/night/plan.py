@@ -35,22 +35,22 @@ from skillopt_sleep.optimizer.replay import Manner, Models
 
 
 class MiningPlan(Struct, frozen=True, kw_only=True):
-    """How tasks are found."""
+    """The settings that say how tasks are found."""
 
     by_model: bool = False
-    """Ask the optimizer; otherwise rules alone."""
+    """Whether the optimizer finds tasks; otherwise rules alone find them."""
     target_skill: str = ""
-    """Use only tasks of the skill with this name."""
+    """The name of the skill whose tasks are used; tasks of other skills are not."""
     target_about: str = ""
-    """The description of that skill."""
+    """The description of the skill ``target_skill``."""
     given: tuple[TaskRecord, ...] | None = None
-    """The tasks of a task file; then nothing is mined."""
+    """The tasks of a task file, which are used instead of mined tasks; None to mine tasks."""
     rules_only: bool = False
-    """Let rules alone say what corrects or approves an answer, also where tasks are found by a model."""
+    """Whether rules alone find corrections and approvals in prompts, even when a model finds the tasks."""
 
     @property
     def asks_for_labels(self) -> bool:
-        """Whether a model is asked about the prompts that rules leave open."""
+        """Whether a model is asked about the prompts in which rules find no feedback."""
         return self.by_model and self.given is None and not self.rules_only
 
 
@@ -59,7 +59,7 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
 
     edit_budget: int = 4
     rollouts_k: int = 1
-    """Attempts at each training task."""
+    """The number of rollouts of each training task."""
     gate_mode: GateMode = GateMode.PAIRED
     gate_metric: GateMetric = GateMetric.MIXED
     gate_mixed_weight: float = 0.5
@@ -67,24 +67,24 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
     evolve_memory: bool = True
     preferences: str = ""
     block_cap: int = 8000
-    """Characters of the managed block."""
+    """The largest size of the managed block, in characters."""
     memory_rules: int = 0
-    """Rules of the managed block in a memory file; 0: every rule stays in the document it was proposed for."""
+    """The most rules in the managed block of a memory file; 0 leaves every rule in the document it was proposed for."""
     k: int = threshold(ALPHA)
     """The score from which a rule is shown as promising."""
     scope: str = "invoked"
     answered_by: tuple[str, str] = ("", "")
-    """The backends of target and optimizer."""
+    """The names of the backends of target and optimizer."""
 
     @property
     def kinds(self) -> tuple[DocumentKind, ...]:
-        """The documents that evolve, in order."""
+        """The kinds of documents that evolve, in order."""
         wanted = {DocumentKind.SKILL: self.evolve_skill, DocumentKind.MEMORY: self.evolve_memory}
         return tuple(kind for kind, evolves in wanted.items() if evolves)
 
     @property
     def memory_bounds(self) -> MemoryBounds:
-        """How much of a memory file our block may take; no rule moves to one that does not evolve."""
+        """The size limits of our block in a memory file; the limit is 0 rules when memory does not evolve."""
         return MemoryBounds(rules=self.memory_rules if self.evolve_memory else 0, chars=self.block_cap)
 
 
@@ -92,7 +92,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     """Everything decided before a night begins; two nights with equal fingerprints are the same work."""
 
     project: str
-    """The absolute path of the folder the night belongs to."""
+    """The absolute path of the project folder that the night belongs to."""
     baseline: Candidate
     roles: tuple[BackendHealth, ...]
     """Backend and model of each role."""
@@ -102,33 +102,33 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     split: SplitPlan = SplitPlan()
     step: ConsolidatePlan = ConsolidatePlan()
     asked: int = 0
-    """The same as ``step.k``, which earlier versions could raise above it."""
+    """The score at which a rule is shown as promising, as ``step.k``, which earlier versions could raise above it."""
     manner: Manner = Manner()
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()
     pending: tuple[PendingEdit, ...] = ()
     closed: tuple[ClosedEdit, ...] = ()
     accepted: tuple[AppliedEdit, ...] = ()
-    """What earlier nights accepted and the user has not adopted yet."""
+    """Edits that earlier nights accepted and the user has not adopted yet."""
     restage: bool = False
     """Whether the proposal of ``accepted`` no longer fits the live files."""
     again: bool = False
-    """Whether the last night measured in another way (agent or replay mode), so that all tasks may teach again."""
+    """Whether agent or replay mode differ from the last night's, so that all tasks count as fresh."""
     account: Account = Account()
     adopted: Adopted | None = None
     """The adopted change that waits for its sealed test."""
     audit: NoiseReport = NoiseReport()
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Why documents are left out of the night, with the remedy."""
+    """The reasons why documents are left out of the night, with a remedy for each."""
     landings: tuple[Landing, ...] = ()
-    """The documents of other agents for which proven rules land too."""
+    """The documents of other agents that also receive the proven rules."""
     untried: str = ""
-    """The same as ``Landing.untried`` for the documents of the night; "" when their own agent answers."""
+    """The same as ``Landing.untried`` for the night's documents; "" when the agent that reads them is the target."""
 
     @property
     def kinds(self) -> tuple[DocumentKind, ...]:
-        """The documents that evolve tonight: those the settings name, without those left out."""
+        """The kinds of documents that evolve tonight: those named by the settings and not left out."""
         return tuple(kind for kind in self.step.kinds if self.baseline[kind] is not None)
 
     def require_documents(self) -> None:
@@ -137,7 +137,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             raise Refused(f"no file is left that a night could improve: {'; '.join(self.left_out)}")
 
     def recall_tasks(self, past: Past) -> Past:
-        """Return how tasks were used, as this night sees it: in a new way of measuring, all of them are fresh."""
+        """Return how tasks were used so far; after a change of agent or replay mode all of them are fresh."""
         return replace(past, fresh=past.fresh | frozenset(past.as_val)) if self.again else past
 
     @property
@@ -154,9 +154,9 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     def fingerprint(self) -> str:
         """Digest of everything that a resumed night must share with its first sitting.
 
-        Left out is what may change in between: the caps, the date, and what the night itself leaves behind, such as
-        the score that the account asks of the next edit. A field that is added to a plan is dropped here while it has
-        its default, or a night that an older version was interrupted in would not be resumed.
+        It leaves out what may change in between: the caps, the date, and what the night itself changes, such as the
+        score required of the next edit. A field that a new version adds to a plan is dropped here while it has its
+        default; otherwise a night that an older version began could not be resumed.
         """
         same = replace(
             self,
@@ -199,22 +199,22 @@ class NightPlan(Struct, frozen=True, kw_only=True):
 
 
 class Connection(Protocol):
-    """Both roles of one night, ready to be asked."""
+    """The connection of a night to target and optimizer, ready for calls."""
 
     @property
     def models(self) -> Models:
-        """The models, judges and workers."""
+        """The models with their judges and worker threads."""
 
     def probe(self) -> tuple[BackendHealth, ...]:
-        """Look at every backend without a model call. Raises nothing."""
+        """Check every backend without a model call. Raises nothing."""
 
     def close(self) -> None:
-        """End running calls and remove what they left. Idempotent."""
+        """End running calls and remove what they left. A second call has no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """The outside world of a night, each part behind its protocol."""
+    """The external services of a night, each behind its protocol."""
 
     sources: Sequence[Source]
     inbox: Inbox
@@ -226,34 +226,34 @@ class Kit:
     connect: Callable[[Ledger, Harvested], Connection]
     read: ReadFiles
     place: Callable[[str, str], Place]
-    """Tells by folder and remote whether a session belongs to the project of this night."""
+    """A function that returns, for folder and remote, whether a session belongs to the project of this night."""
     keep_steps: Callable[[], object] = lambda: None
-    """Reads and keeps what the agent did in the sessions where the person stepped in."""
+    """A function that reads and stores the agent's steps in the sessions where the user stepped in."""
     proofs: ProofStore
     load_steps: Callable[[str, str], Conversation | None] = lambda _source, _path: None
-    """Returns what the agent did in a session, by its source and path, redacted."""
+    """A function that returns the agent's steps in a session, redacted, for the session's source and path."""
     moment_tokens: int = MAX_TOKENS
-    """Most tokens of the session before a moment that a replay is shown."""
+    """The most tokens of the session before a moment that a replay of the moment may contain."""
     commit_of: Callable[[TaskRecord], str] = lambda task: task.commit
 
 
 class Recollected(Struct, frozen=True, kw_only=True):
-    """What earlier nights left to this one, as it was when the night first began."""
+    """What earlier nights left to this night, as it was when the night first began."""
 
     rejected: tuple[AppliedEdit, ...] = ()
-    """Rejected edits, as analysts are shown them."""
+    """Rejected edits, which analysts may be shown."""
     pending: tuple[PendingEdit, ...] = ()
     """Undecided edits with their tallies."""
     on_hold: tuple[PendingEdit, ...] = ()
     """Undecided edits of documents that do not evolve."""
     k: int = 0
-    """The score of a promising rule; 0 for the plan's."""
+    """The score at which a rule is promising; 0 means the plan's score."""
     accepted: tuple[AppliedEdit, ...] = ()
-    """What waits for adoption."""
+    """Accepted edits that wait for adoption."""
     restage: bool = False
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Note what waits because its document does not evolve."""
+        """Return the night's report with a note on rules that wait because their document does not evolve."""
         counts = Counter(edit.kind for edit in self.on_hold)
         notes = (
             f"{'1 undecided rule' if count == 1 else f'{count} undecided rules'} of the {kind}"
@@ -271,9 +271,9 @@ class Recollected(Struct, frozen=True, kw_only=True):
 def recollect(plan: NightPlan, tasks: Sequence[TaskRecord]) -> Recollected:
     """Load what earlier nights left undecided or rejected; ``tasks`` are those of the archive and of tonight.
 
-    A resumed night finds this in its journal, so that its tallies start where they started and replies paid for are
-    counted once. An undecided edit gets the present group names of the tasks it was written from, because a
-    near-duplicate that has joined a group since may be dealt without them.
+    A resumed night reads this from its journal, so that its tallies start where they first started and paid replies
+    count once. An undecided edit gets the present group names of the tasks it was written from, because these groups
+    may have gained near-duplicates that would otherwise be used to try it.
     """
     return Recollected(
         rejected=plan.rejected,

@@ -23,27 +23,27 @@ from skillopt_sleep.night.report import NightReport, TaskLabel, TaskOrigin
 TEST_SHARE = 0.1
 """The share of the groups of an archive that is sealed for the test."""
 MIN_GROUPS_FOR_TEST = 20
-"""In smaller archives nothing is sealed: every group is needed for training and validation."""
+"""The least number of groups in an archive from which some are sealed; a smaller archive needs all for learning."""
 
 MOST_NEEDED = 6
-"""Requests, with two wins each, that prove a rule which must reach the score 12; a rule that must reach 9 takes 5."""
+"""The number of requests, with two wins each, that prove a rule at the score 12; a rule with the score 9 needs 5."""
 TAUGHT = 2
-"""Least requests of one lesson to train on: a rule that rests on two is proven at the score 9."""
+"""The least number of requests of one lesson to train on: a rule based on two requests is proven at the score 9."""
 LEAST_SHARED = 2
-"""Least words that two corrections of one lesson share; they must also be more than half of the shorter one's words."""
+"""The least number of words common to two corrections of one lesson; more than half of the shorter one must be."""
 
 MAX_QUOTE = 200
 MAX_DONE = 400
-"""Characters of what the agent did at a moment, in a report."""
+"""The most characters of the agent's work at a moment that a report shows."""
 MAX_QUOTES = 3
-"""Most characters of a correction (``MAX_QUOTE``), and most corrections, that a report quotes to name a task."""
+"""Two limits of a report: characters of each quoted correction (``MAX_QUOTE``), and corrections quoted for a task."""
 
 Group: TypeAlias = Sequence[TaskRecord]
-"""The tasks of one group."""
+"""The tasks of one group of near-duplicates."""
 
 
 class SplitPlan(Struct, frozen=True, kw_only=True):
-    """How tasks are dealt; the ``max_`` settings bound what one night replays."""
+    """The settings for dealing tasks to splits; the ``max_`` settings limit what one night replays."""
 
     seed: int = 0
     val_share: float = 1 / 3
@@ -52,16 +52,16 @@ class SplitPlan(Struct, frozen=True, kw_only=True):
     max_val: int = 12
     max_test: int = 12
     recall_k: int = 0
-    """Tasks of earlier nights that are trained on again because they resemble tonight's."""
+    """The number of earlier nights' tasks that are trained on again because they resemble tonight's tasks."""
 
 
 class Past(Struct, frozen=True, kw_only=True):
-    """How the tasks of an archive were used so far, by id."""
+    """The use of an archive's tasks in earlier nights, by task id."""
 
     fresh: frozenset[str] = frozenset()
-    """Those that no finished night has used."""
+    """Ids of the tasks that no finished night has used."""
     as_val: Mapping[str, int] = {}
-    """For every task that was used, the nights in which it was a validation task; 0: it was only trained on."""
+    """For every used task the number of nights that validated with it; 0: the task was only trained on."""
 
 
 class Pools(Struct, frozen=True, kw_only=True):
@@ -71,10 +71,10 @@ class Pools(Struct, frozen=True, kw_only=True):
     val: tuple[TaskRecord, ...] = ()
     test: tuple[TaskRecord, ...] = ()
     left: int = 0
-    """Tasks beyond the bounds, which wait for another night."""
+    """Tasks beyond tonight's limits, which wait for another night."""
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the counts and the tasks to the night's report."""
+        """Return the night's report with the counts of tasks and the labels of the tasks."""
         counts = replace(report.counts, train=len(self.train), val=len(self.val), test=len(self.test), left=self.left)
         return replace(report, counts=counts, tasks=tuple(map(_build_label, (*self.train, *self.val))))
 
@@ -93,7 +93,7 @@ def _build_label(task: TaskRecord) -> TaskLabel:
 
 
 def _put_wishes_first(words: Sequence[str]) -> list[str]:
-    """Return corrections with those first that ask for something for good: a rule may rest on one of them alone."""
+    """Return corrections with standing wishes ("always …") first: a rule may be based on one of these alone."""
     return sorted(words, key=lambda said: not is_standing_wish(said))
 
 
@@ -163,10 +163,10 @@ def _deal_validation(
 ) -> tuple[list[Group], list[Group]]:
     """Return the validation groups, ``pinned`` ones included, and the ``free`` groups that are left for training.
 
-    ``waiting`` holds the words of each undecided rule, in the order they are tried, and the groups it was written
-    from. Half of the free validation places, at least one, go to groups that they can be tried on, used ones before
-    fresh ones, which are for training. The other half rotates. The two alternate, so that a bound does not cut off all
-    of one kind.
+    ``waiting`` holds the words of each undecided rule, in the order they are tried, and the groups it was written from.
+    Half of the free validation places, at least one, go to groups that these rules can be tried on; used groups come
+    before fresh ones, which are for training. The other half rotates. Groups of both halves alternate, so that a limit
+    does not cut off one half.
     """
     turn = sorted(free, key=lambda group: max(past.as_val.get(task.id, 0) for task in group))
     dealt = [] if pinned or len(turn) < 2 else _deal_by_lesson(turn, plan)  # noqa: PLR2004
@@ -189,9 +189,9 @@ def _deal_validation(
 def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
     """Return the groups for validation: enough of each lesson to prove its rule, and a share of all others.
 
-    What is trained on can never prove the rule that was written from it. So of the requests that were corrected in
-    similar words, the first of ``turn`` validate: the share of the plan, and ``MOST_NEEDED`` where ``TAUGHT`` are left
-    to train on. Those beyond tonight's bound wait.
+    The groups that a rule was written from can never prove the rule. So of the requests with similar corrections, the
+    first of ``turn`` validate: the share of the plan, or ``MOST_NEEDED`` where ``TAUGHT`` are left to train on. Groups
+    beyond tonight's limit wait.
     """
     parts: list[list[Group]] = []
     related: list[Group] = []
@@ -208,9 +208,9 @@ def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
 
 
 def group_lessons(groups: Sequence[Group], *, most: int) -> list[list[Group]]:
-    """Put groups together whose corrections share words, in order: one rule may come from any of them.
+    """Put groups whose corrections share words together, in order, because one rule may come from any of them.
 
-    Words that more than ``most`` groups have are left out: words shared by several lessons identify none of them.
+    Words that more than ``most`` groups have are ignored: words shared by several lessons identify none of them.
     """
     said = [find_heavy("\n".join(words for task in group for words in task.feedback)) for group in groups]
     spread = Counter(word for words in said for word in words)
@@ -234,8 +234,8 @@ def _add_places(
 ) -> list[Group]:
     """Return the validation groups, alternating with other places where a lesson applies.
 
-    Nobody complained there, so such a place is never trained on. Those of lessons that are trained on tonight come
-    first, then those used least often.
+    Nobody complained at such a place, so it is never trained on. Places of lessons that are trained on tonight come
+    first, then the places used least often.
     """
     taught = {_lesson_of(task) for group in training for task in group} - {""}
 
@@ -252,7 +252,7 @@ def _lesson_of(task: TaskRecord) -> str:
 
 
 def _find_pin(group: Iterable[TaskRecord]) -> Split | None:
-    """Return the most sealed split that a task of the group is pinned to; None when none is."""
+    """Return the most sealed split that a task of the group is pinned to, or None when no task is pinned."""
     pins = {task.split for task in group}
     return next((split for split in (Split.TEST, Split.VAL, Split.TRAIN) if split in pins), None)
 
@@ -279,7 +279,7 @@ def _find_sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
 
 
 def _take_groups(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
-    """Take whole groups in order, as far as they fit; only a first group larger than the bound is cut."""
+    """Return whole groups in order until one does not fit; only a first group larger than the limit is cut."""
     pool: list[TaskRecord] = []
     for group in groups:
         if len(pool) + len(group) <= most:
@@ -290,7 +290,7 @@ def _take_groups(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
 
 
 def recall_similar(fresh: Sequence[TaskRecord], past: Sequence[TaskRecord], most: int) -> tuple[TaskRecord, ...]:
-    """Return at most ``most`` of the ``past`` tasks: those most similar to a ``fresh`` one, without unrelated ones."""
+    """Return at most ``most`` of the ``past`` tasks, those most similar to a ``fresh`` one; none is unrelated."""
     from skillopt_sleep.model.near_duplicates import similar  # noqa: PLC0415  rapidfuzz, which `status` does not need
 
     scores = {task.id: max((similar(task.intent, new.intent) for new in fresh), default=0.0) for task in past}

@@ -1,4 +1,4 @@
-"""What a night needs from outside, as protocols that say what they may raise and change."""
+"""The services that a night needs from outside, as protocols that say what they may raise and change."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class Inbox(Protocol):
-    """Store: sessions filed and not yet mined. Raises ``DiskError`` only."""
+    """A store of sessions that are filed and not yet mined. Raises ``DiskError`` only."""
 
     def unchanged(self, source: str, file: SessionFile) -> bool:
-        """Tell whether this file was already filed with the same size and time, so that it need not be opened."""
+        """Return whether this file was already filed with the same size and time, so that it need not be opened."""
 
     def filing(self) -> AbstractContextManager[object]:
-        """Return a transaction: everything filed in it is kept, or nothing."""
+        """Return a context manager: leaving it keeps everything filed inside; an exception discards it all."""
 
     def file(self, source: str, file: SessionFile, session: Session | None) -> Session | None:
-        """Remember the file and store its session; return the new turns as a session, None when there are none."""
+        """Record the file and store its session; return its new turns as a session, or None without any."""
 
     def recent(self) -> tuple[SessionKey, ...]:
         """Return every archived session that names its model, the newest first."""
@@ -39,20 +39,20 @@ class Inbox(Protocol):
         """Return every session with turns that have not been mined, the newest first."""
 
     def load(self, key: SessionKey) -> Session:
-        """Return the turns of a session that wait, and the few before them that they refer to."""
+        """Return the waiting turns of a session, and the few turns before them that they refer to."""
 
     def load_whole(self, key: SessionKey) -> Session:
         """Return all turns of a session."""
 
     def find_labels(self, source: str, turns: Sequence[str]) -> Mapping[str, FeedbackLabel]:
-        """Return what a model said about the feedback in these turns, by turn, as far as one was asked."""
+        """Return the labels that a model gave to feedback in these turns, by turn; unasked turns are missing."""
 
     def keep_labels(self, labels: Sequence[FeedbackLabel]) -> None:
-        """Store each label once; sessions returned from then on carry it where rules had found nothing."""
+        """Store each label once; sessions returned from then on carry the labels where rules had found no feedback."""
 
 
 class Archive(Protocol):
-    """Store: tasks mined so far, by scope (a project, or "" for all of this user's work). Raises ``DiskError`` only."""
+    """A store of mined tasks, by scope (a project, or "" for all of this user's work). Raises ``DiskError`` only."""
 
     def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
         """Return every task of the scope, fresh ones first, then the most recently seen."""
@@ -61,32 +61,32 @@ class Archive(Protocol):
         """Return ids of the tasks that no finished night has used."""
 
     def commit(self, scope: str, tasks: Sequence[TaskRecord], mined: Sequence[SessionKey]) -> None:
-        """Store tasks by id (new and seen again ones are fresh) and take sessions out of the inbox, in one step."""
+        """Store tasks by id and take sessions out of the inbox, in one step; each stored task counts as fresh."""
 
     def past(self, scope: str) -> Past:
-        """Return which tasks are fresh, and how often each of the others was a validation task."""
+        """Return which tasks are fresh, and how often each other task was used for validation."""
 
     def used(self, scope: str, night: str, dealt: Mapping[Split, Sequence[str]]) -> None:
         """Mark these tasks, by id, as used by a night that ended in accept, reject or undecided."""
 
 
 class RejectedEdits(Protocol):
-    """Store: edits that the gate rejected, for the analysts of later nights. Raises ``DiskError`` only."""
+    """A store of edits that the gate rejected, for the analysts of later nights. Raises ``DiskError`` only."""
 
     def recall(self, project: str) -> tuple[AppliedEdit, ...]:
-        """Return the latest ones first, a few dozen at most."""
+        """Return the latest rejected edits, the newest first, a few dozen at most."""
 
     def closed(self, project: str) -> tuple[ClosedEdit, ...]:
-        """Return every edit that was rejected or given up, on every base."""
+        """Return every edit that was rejected or given up, whatever documents it was tried on."""
 
     def remember(
         self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
     ) -> None:
-        """Store every edit once, and every ``closed`` one once for each base."""
+        """Store every rejected edit once, and every ``closed`` edit once for each base it was tried on."""
 
 
 class Trials(Protocol):
-    """Store: undecided edits, and the account of everything that was tried. Raises ``DiskError`` only."""
+    """A store of undecided edits, and of the account of everything that was tried. Raises ``DiskError`` only."""
 
     def pending(self, project: str) -> tuple[PendingEdit, ...]:
         """Return the undecided edits of a project."""
@@ -94,13 +94,13 @@ class Trials(Protocol):
     def conclude(
         self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried], *, settled: Iterable[str] = ()
     ) -> None:
-        """Replace the undecided edits with ids in ``settled`` by ``pending``; the others stay.
+        """Replace the undecided edits with ids in ``settled`` by ``pending``; the other edits stay.
 
-        Enters what was tried: every life (edit and first night) once, with its latest verdict.
+        Adds each tried rule (edit and first night) to the account once, with its latest verdict.
         """
 
     def account(self, project: str) -> Account:
-        """Return the account of a project."""
+        """Return the counts of rules tried and proven in a project."""
 
     def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
         """Store a night's replays of live documents, and how often the answer shown first won a judged pair."""
@@ -109,20 +109,20 @@ class Trials(Protocol):
         """Return all replays of live documents."""
 
     def position(self, project: str) -> Position:
-        """Return how often the answer that a judge saw first, or second, won its pair, over all nights."""
+        """Return how often the answer that a judge saw first, and the one seen second, won, over all nights."""
 
     def attempt(self, project: str, change: str, night: str) -> int:
         """Count a night's attempt at the sealed test of an adopted change; return how many nights have tried."""
 
     def scored(self, project: str, test: SealedTest) -> None:
-        """Store the result; the change is never scored again."""
+        """Store the result of a sealed test; the adopted change is never scored again."""
 
 
 class Outcome(Protocol):
-    """What a stage returns: a value that can be stored and that adds its part to the report."""
+    """The outcome of a stage: a value that can be stored and that adds its part to the report."""
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Return the report with this stage's part. Pure."""
+        """Return the report with this stage's part added, without any other effect."""
 
 
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
@@ -133,11 +133,11 @@ class OpenNight(Protocol):
 
     @property
     def id(self) -> str:
-        """The night's name; it stays when the night is resumed."""
+        """The night's name, which stays the same when the night is resumed."""
 
     @property
     def seed(self) -> int:
-        """The night's own seed; it stays when the night is resumed."""
+        """The night's own random seed, which stays the same when the night is resumed."""
 
     @property
     def ledger(self) -> Ledger:
@@ -151,7 +151,7 @@ class OpenNight(Protocol):
         """
 
     def look(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
-        """Do the work of a stage that must be done anew when a night is resumed: report its outcome, never store it."""
+        """Do work that a resumed night must do anew: report its outcome, but never store the outcome."""
 
     def evidence(self, rows: Sequence[EvidenceRow]) -> None:
         """Write ``evidence.jsonl``. Raises ``DiskError``."""
@@ -161,7 +161,7 @@ class OpenNight(Protocol):
 
 
 class Journal(Protocol):
-    """Store: the nights."""
+    """A store of nights."""
 
     def open(self, report: NightReport, fingerprint: str) -> AbstractContextManager[OpenNight]:
         """Begin a night, or resume this project's last one if it was interrupted and has the same fingerprint.
@@ -173,7 +173,7 @@ class Journal(Protocol):
 
 
 class Proposed(NamedTuple):
-    """What a night proposes for the documents of one agent; ``edits`` made the candidate of the baseline, in order."""
+    """The changes that a night proposes for one agent's documents; ``edits`` turn baseline into candidate, in order."""
 
     baseline: Candidate
     candidate: Candidate
@@ -182,7 +182,7 @@ class Proposed(NamedTuple):
 
 
 class Staging(Protocol):
-    """Store: proposals beside the live files."""
+    """A store of proposals beside the live files."""
 
     def stage(
         self,

@@ -1,6 +1,6 @@
 """Proposes rules for one document: replays the training tasks, reflects on them, and holds back what is not new.
 
-Every rule that remains begins a life of its own; ``consolidate`` tries them all.
+Every remaining rule begins a trial of its own; ``consolidate`` tries them all.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from skillopt_sleep.optimizer.step import EditTarget, Reflection, StepPlan, Step
 from skillopt_sleep.safety.provenance import rests_on_wishes
 
 COVERED = 0.4
-"""Least share of common words (``find_coverage``) at which a rule seems to say the same as a correction."""
+"""The least share of common words (``find_coverage``) at which a rule seems to say the same as a correction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What was tried before, and what is being tried."""
+    """Rules and edits that earlier nights tried, and the rules on trial now."""
 
     waiting: list[PendingEdit]
-    """The rules on trial; one that is proposed again gains the new evidence."""
+    """The rules on trial; a rule that is proposed again gains the requests behind the new proposal as evidence."""
     closed: Sequence[ClosedEdit] = ()
-    """Rules whose lives are over, those of this night included."""
+    """Rules whose trials ended for good, including those that ended this night."""
     rejected: Sequence[AppliedEdit] = ()
-    """Rejected edits of earlier nights, for the analysts."""
+    """Rejected edits of earlier nights, which analysts may be shown."""
 
     def list_shown(self, tasks: Sequence[TaskRecord]) -> tuple[AppliedEdit, ...]:
         """Return the edits that analysts of these tasks may be told about (``may_be_shown``)."""
@@ -69,7 +69,7 @@ def propose_rules(
     night: str,
     on: Base,
 ) -> tuple[DocumentStep, list[PendingEdit]]:
-    """Take one document through rollouts and reflection; return the step so far, and the rules that are new.
+    """Roll out one document's training tasks and reflect; return the step without trials, and the new rules.
 
     Raises ``FatalBackend`` and ``BudgetSpent``.
     """
@@ -114,7 +114,7 @@ def propose_rules(
 def _find_learnt(current: Candidate, tasks: Sequence[TaskRecord]) -> TaskRecord | None:
     """Return the one task to replay first if a rule already seems to cover every task's correction, else None.
 
-    Comparing texts is no proof, so the task whose correction shares least with any rule is replayed.
+    Common words are no proof, so the task whose correction shares the fewest words with any rule is replayed.
     """
     rules = [find_heavy(rule) for _, rule in list_live_rules(current)]
     shares = [find_coverage(task, rules) for task in tasks]
@@ -126,8 +126,8 @@ def _find_learnt(current: Candidate, tasks: Sequence[TaskRecord]) -> TaskRecord 
 def find_coverage(task: TaskRecord, rules: Sequence[frozenset[str]]) -> float:
     """Return the largest share of words that the correction of a task has in common with any one rule.
 
-    It is a share of the shorter of the two texts; 1 for a task of a session that nobody corrected, 0 where fewer than
-    two words are common.
+    The share is relative to the shorter of the two texts. It is 1 for a task of a session that nobody corrected, and 0
+    where fewer than two words are common.
     """
     said = find_heavy("\n".join(task.feedback))
     if not task.feedback:
@@ -161,20 +161,20 @@ def _list_sources(edit: EditRecord, tasks: Sequence[TaskRecord]) -> list[TaskRec
 
 
 def find_evidence(edit: EditRecord, tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
-    """Return the requests that a rule rests on; one without a name when none of those it names is evidence for it."""
+    """Return the groups of the tasks that a rule names as its sources, or ("",) when ``tasks`` has none of them."""
     named = {group_of(task) for task in _list_sources(edit, tasks)}
     return tuple(sorted(named)) or ("",)
 
 
 def list_seen_names(tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
-    """Return the ids of these tasks and the names of their groups: a group may later join another."""
+    """Return the ids of these tasks and the names of their groups; ids are needed because groups may merge later."""
     return tuple(sorted({name for task in tasks for name in (group_of(task), task.id)}))
 
 
 def may_be_shown(tried: AppliedEdit, train: Sequence[TaskRecord]) -> bool:
-    """Tell whether analysts of these tasks may see a rule that was tried: only if it was written from these very tasks.
+    """Return whether analysts of these tasks may see a tried rule: only if it was written from these very tasks.
 
-    A rule quotes what it came from. Otherwise a reworded copy could be tried on the task that wrote it.
+    A rule quotes its sources. Shown to others, a reworded copy could be tried on the task behind the original rule.
     """
     return bool(tried.seen) and set(tried.seen) <= set(list_seen_names(train))
 
@@ -189,7 +189,7 @@ def _propose(
     models: Models,
     history: History,
 ) -> StepProposal[Candidate]:
-    """Turn the analysts' edits into rules, at most ``edit_budget``; what is held back is reported, never applied."""
+    """Turn the analysts' edits into rules, at most ``edit_budget``; edits held back are reported, never applied."""
     document = current[kind]
     if document is None:
         return StepProposal(document=current, analyses=tuple(analyses))
@@ -200,7 +200,7 @@ def _propose(
         return (current[edit.document] if edit.document in plan.kinds else None) or document
 
     def apply(edits: Sequence[EditRecord]) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
-        """Apply every edit on its own, because it is tried on its own, with as many rules as may wait."""
+        """Apply every edit alone, because each edit has its own trial, up to the limit of rules that may wait."""
         room = max(0, MOST_WAITING - len(history.waiting))
         outcomes: list[AppliedEdit] = []
         for edit in edits:
@@ -237,7 +237,7 @@ def _propose(
 def _hold_back(
     edit: EditRecord, current: Candidate, tasks: Sequence[TaskRecord], history: History
 ) -> AppliedEdit | None:
-    """Return why a proposed rule starts no trial (guarded, known already, contradictory); None when it may start."""
+    """Return the rule as held back (guarded, known already, contradictory), or None when its trial may start."""
     if (guarded := hold_back(edit, ())) is not None:
         return guarded
     evidence = find_evidence(edit, tasks)
@@ -264,7 +264,7 @@ def _hold_back(
 def _place_edits(
     analyses: Sequence[Analysis], current: Candidate, plan: ConsolidatePlan, history: History
 ) -> list[Analysis]:
-    """Send each proposed addition to the document where the agent will read it (``place_edit``)."""
+    """Move each proposed addition to the document where the agent will read it (``place_edit``)."""
     kinds = tuple(kind for kind in plan.kinds if current[kind] is not None)
     waiting = [life.rule for life in history.waiting]
     placed = []
@@ -282,7 +282,7 @@ def _place_edits(
 def _hold_back_where_full(
     edit: EditRecord, current: Candidate, plan: ConsolidatePlan, history: History
 ) -> AppliedEdit | None:
-    """Hold back one more rule of a memory whose part for rules is full, where there is no skill to take it."""
+    """Return a memory rule as held back when the part for rules is full and no skill can have it, else None."""
     memory = current[DocumentKind.MEMORY]
     if memory is None or edit.document is not DocumentKind.MEMORY or edit.op not in ADDS:
         return None
@@ -310,6 +310,6 @@ def _describe_end(closed: ClosedEdit, noun: str) -> str:
 
 
 def _complete_anchor(edit: EditRecord, document: Document) -> EditRecord:
-    """Return the edit with the whole rule as its anchor, as edits of earlier nights have it."""
+    """Return the edit with the whole rule as its anchor, in the form in which earlier nights stored edits."""
     (alone,) = apply_edits(document, [edit], cap=None)[1]
     return alone.edit

@@ -22,11 +22,11 @@ from skillopt_sleep.model.session import Skip
 from skillopt_sleep.model.task import Shortfall
 
 MOST_ATTEMPTS = 3
-"""Nights that may try to score an adopted change; calls that transport lost give no score."""
+"""The most nights that may try to score an adopted change; a night gives no score when its calls fail."""
 
 
 class Adopted(Struct, frozen=True, kw_only=True):
-    """A change, proposed by the night ``change``, that waits for its sealed test, which ``attempts`` nights tried."""
+    """A change of night ``change`` that was adopted and waits for its sealed test, which ``attempts`` nights tried."""
 
     change: str
     before: Candidate
@@ -62,7 +62,7 @@ ABOUT = (
     " (null: nothing did). No live file changes before `skillopt-sleep adopt`. `null` always means not measured or not"
     " known, never zero. `report.md` beside this file says the same in prose."
 )
-"""The introduction in ``diagnostics.json``."""
+"""The introductory sentence in ``diagnostics.json``."""
 
 
 class NightState(enum.StrEnum):
@@ -74,7 +74,7 @@ class NightState(enum.StrEnum):
 
 
 class StoppedBy(enum.StrEnum):
-    """What ended a night early; ``unreadable``: replies came, and nobody could read them."""
+    """The cause that ended a night early; ``unreadable``: replies came, but in a form that could not be read."""
 
     NO_SESSIONS = "no_sessions"
     NO_TASKS = "no_tasks"
@@ -88,7 +88,7 @@ class StoppedBy(enum.StrEnum):
 
 
 class GateAction(enum.StrEnum):
-    """What the gate did, in the terms of the reference implementation."""
+    """The action of the gate, in the terms of the reference implementation."""
 
     ACCEPT_NEW_BEST = "accept_new_best"
     ACCEPT = "accept"
@@ -138,10 +138,10 @@ class Counts(Struct, frozen=True, kw_only=True):
 
 
 class HoldoutRow(Struct, frozen=True, kw_only=True):
-    """One validation task in one arm.
+    """The result of one validation task in one arm.
 
-    ``hard`` and ``soft`` are means over its replays, None when transport lost them all; the other fields describe the
-    first replay. ``why`` is the judge's reason, or why the replay was lost.
+    ``hard`` and ``soft`` are means over the task's replays, None when failed calls lost them all; the other fields
+    describe the first replay. ``why`` is the judge's reason, or why the replay was lost.
     """
 
     id: str
@@ -154,7 +154,7 @@ class HoldoutRow(Struct, frozen=True, kw_only=True):
 
 
 class HoldoutDetail(Struct, frozen=True, kw_only=True):
-    """The validation tasks in both arms."""
+    """The results of the validation tasks in both arms."""
 
     baseline: tuple[HoldoutRow, ...] = ()
     candidate: tuple[HoldoutRow, ...] = ()
@@ -221,7 +221,7 @@ class PendingReport(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(pending: PendingEdit) -> PendingReport:
-        """Return the report of a rule on trial."""
+        """Return the report of a rule that is on trial."""
         return PendingReport(
             document=pending.kind,
             rules=tuple(edit.text or edit.anchor for edit in pending.edits),
@@ -269,9 +269,9 @@ class Loading(enum.StrEnum):
 
 
 class Confirmation(Struct, frozen=True, kw_only=True):
-    """What the agent did with a change at ``tried`` moments where it had helped as text.
+    """The agent's behaviour with a change at ``tried`` moments where the change had helped when tried as text.
 
-    At ``heeded`` of them the person need not say it again; ``why`` it was not put back, or not judged, at another one.
+    At ``heeded`` of them the user need not repeat the correction; ``why`` says why another moment gave no result.
     """
 
     tried: int = 0
@@ -280,7 +280,7 @@ class Confirmation(Struct, frozen=True, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """A sentence for the report; "" when nothing was to be tried."""
+        """A sentence for the report, or "" when no moment was to be tried."""
         begin = "put back into your own session, the agent itself did"
         if self.tried == 1:
             return f"{begin} what you asked" if self.heeded else f"{begin} not do what you asked"
@@ -322,11 +322,11 @@ class TaskOrigin(Struct, frozen=True, kw_only=True, order=True):
 
 
 class TaskLabel(Struct, frozen=True, kw_only=True):
-    """What a task id in a report stands for.
+    """The meaning of a task id in a report.
 
-    ``intent`` is the request, ``words`` are the person's corrections, ``origins`` the sessions, the oldest first.
-    ``moment`` names the moment whose lesson is tried, "" for a task that stands alone; ``sibling`` is another place
-    where that lesson applies. ``then`` is what the agent did there at the time.
+    ``intent`` is the request, ``words`` are the user's corrections, ``origins`` the sessions, the oldest first.
+    ``moment`` names the moment whose lesson is tried, "" for a task that comes from no moment; ``sibling`` marks
+    another place where that lesson applies. ``then`` is what the agent did there in the session.
     """
 
     id: str

@@ -35,25 +35,25 @@ from skillopt_sleep.night.try_edits import find_base
 from skillopt_sleep.optimizer.replay import Manner, Models
 
 UNREADABLE = ("cannot be read", "answered without any")
-"""Words in the error of a reply that came in the wrong form; with any other error no reply came."""
+"""Words in the error message of a reply in the wrong form; an error without them means that no reply came."""
 
 
 class SelectedTasks(Struct, frozen=True, kw_only=True):
-    """Tonight's tasks."""
+    """The tasks selected for tonight, with counts and notes for the report."""
 
     tasks: tuple[TaskRecord, ...] = ()
     sessions: int = 0
     mined: int = 0
-    """Tasks found in tonight's sessions."""
+    """The number of tasks found in tonight's sessions."""
     known: int = 0
-    """Tasks in the archive."""
+    """The number of tasks in the archive."""
     refused: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
     shortfall: Shortfall = Shortfall()
     """What the tasks still lack for a verdict."""
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the counts to the night's report; without tasks, say why the night stopped."""
+        """Return the report with the counts of tasks and, if there is no task, why the night stopped."""
         counts = replace(report.counts, mined=self.mined, refused=len(self.refused), tasks=len(self.tasks))
         report = replace(
             report,
@@ -75,11 +75,11 @@ class SelectedTasks(Struct, frozen=True, kw_only=True):
 
 
 def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed: int) -> SelectedTasks:
-    """Mine tonight's sessions, store what was found, and choose from the archive.
+    """Mine tonight's sessions, store the tasks found, and choose tonight's tasks from the archive.
 
-    Sessions leave the inbox in the same transaction that stores their tasks. Mining covers every skill: tasks of
-    others wait in the archive. Raises ``FatalBackend`` and ``BudgetSpent`` with every session still in the inbox, and
-    ``FatalBackend`` when sessions could not be mined and there is nothing else to work on.
+    Sessions leave the inbox in the same transaction that stores their tasks. Tasks are mined for every skill; those of
+    other skills wait in the archive. Raises ``FatalBackend`` and ``BudgetSpent`` with every session still in the inbox,
+    and ``FatalBackend`` when sessions could not be mined and there is nothing else to work on.
     """
     scope = plan.window.scope
     if plan.mining.given is not None:
@@ -135,7 +135,7 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
 
 
 def _was_answered(sessions: Sequence[Session], mined: Mined) -> bool:
-    """Whether the model mined at least one session in which somebody typed; if not, proofs do not ask it again."""
+    """Return whether the model mined a session with typed prompts; if not, proofs do not ask the model again."""
     return any(
         session.session_id not in mined.unmined and any(not turn.kind.weak for turn in session.turns)
         for session in sessions
@@ -143,10 +143,10 @@ def _was_answered(sessions: Sequence[Session], mined: Mined) -> bool:
 
 
 def label_prompts(keys: Sequence[SessionKey], kit: Kit, models: Models) -> list[str]:
-    """Ask a model what prompts say about an answer where rules found nothing, and keep it; return notes.
+    """Ask a model what feedback prompts give where rules found none, store the labels, and return notes for the report.
 
-    Sessions loaded afterwards carry the labels. A lost call, a label without proof and a spent budget cost labels and
-    nothing else. Raises ``FatalBackend``, since then no call of this night can succeed.
+    Sessions loaded afterwards carry the labels. A failed call, a label without proof and a spent budget only leave
+    labels out. Raises ``FatalBackend``, since then no call of this night can succeed.
     """
     try:
         found = label_open(list_open_prompts(keys, kit), models.optimizer, models.parallel)
@@ -159,7 +159,7 @@ def label_prompts(keys: Sequence[SessionKey], kit: Kit, models: Models) -> list[
 
 
 def list_open_prompts(keys: Sequence[SessionKey], kit: Kit) -> list[OpenPrompt]:
-    """Return the prompts of these sessions in which rules found nothing and about which no model was asked yet."""
+    """Return the prompts of these sessions in which rules found no feedback and about which no model was asked yet."""
     prompts: list[OpenPrompt] = []
     for key in keys:
         session = kit.inbox.load_whole(key)
@@ -168,12 +168,12 @@ def list_open_prompts(keys: Sequence[SessionKey], kit: Kit) -> list[OpenPrompt]:
 
 
 def merge_mined(known: Sequence[TaskRecord], mined: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-    """Return the new and changed tasks that stand alone; equal requests at different moments are different tasks."""
+    """Return the new and changed tasks that come from no moment; tasks of moments are never merged with mined ones."""
     return merge_tasks([task for task in known if not isinstance(task.reference, MomentReference)], mined)
 
 
 def _leave_out_unjudged(tasks: Sequence[TaskRecord], models: Models) -> tuple[tuple[TaskRecord, ...], list[str]]:
-    """Return the tasks whose judge is installed, and notes about the others, which stay in the archive."""
+    """Return the tasks whose judge is installed, and notes about the tasks without one, which stay in the archive."""
     missing = Counter(kind for task in tasks if (kind := reference_kind(task.reference)) not in models.judges)
     notes = [f"{count} tasks wait because their judge {kind!r} is not installed" for kind, count in missing.items()]
     return tuple(task for task in tasks if reference_kind(task.reference) not in missing), notes
@@ -182,7 +182,7 @@ def _leave_out_unjudged(tasks: Sequence[TaskRecord], models: Models) -> tuple[tu
 def _list_retriable(plan: NightPlan, models: Models) -> tuple[PendingEdit, ...]:
     """Return the undecided edits that can be tried tonight.
 
-    If there are none, all of them, so that the night can say why.
+    If none can be tried, return all of them, so that the night can say why.
     """
     scope = find_base(plan.baseline, models, plan.step).scope
     rules = [rule for rule in plan.retriable if rule.on.scope == scope and drop_if_over(rule) is None]
@@ -200,8 +200,8 @@ def choose_tasks(
 ) -> tuple[TaskRecord, ...]:
     """Choose tonight's tasks from an archive, each assigned to its split; ``among``: see ``split_tasks``.
 
-    When no task is fresh, nothing is trained. Then the first ``pending`` rule that can change gets tasks: any that are
-    neither sealed nor pinned to training, and on which it has not shown yet that it does nothing.
+    When no task is fresh, nothing is trained. Then the first ``pending`` rule that can still win gets tasks: any that
+    are neither sealed nor pinned to training, except those on which the rule has already shown no effect.
     """
     waiting = choose_for_tonight(pending)
     pools = split_tasks(tasks, plan, past, among=among, waiting=waiting)
@@ -227,20 +227,20 @@ def _list_free_tasks(
 
 
 class PreparedTasks(Struct, frozen=True, kw_only=True):
-    """Tonight's tasks as they will be replayed."""
+    """Tonight's tasks in the form in which they are replayed."""
 
     tasks: tuple[TaskRecord, ...] = ()
     checked: int = 0
-    """Tasks that a command will score."""
+    """The number of tasks that a command will score."""
     notes: tuple[str, ...] = ()
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the notes to the night's report."""
+        """Return the night's report with the notes about prepared tasks added."""
         return replace(report, notes=(*report.notes, *self.notes))
 
 
 def prepare_tasks(selected: SelectedTasks, manner: Manner, commit_of: Callable[[TaskRecord], str]) -> PreparedTasks:
-    """For replays in copies of the project, give each task its commit and the approved commands of its session.
+    """Give each task its commit and its session's approved commands, if replays run in copies of the project.
 
     Tasks without a commit that git knows are left out, with a note. In other replay modes the tasks stay unchanged.
     """
@@ -257,11 +257,11 @@ def prepare_tasks(selected: SelectedTasks, manner: Manner, commit_of: Callable[[
 
 
 def _score_by_commands(task: TaskRecord, approved: set[str]) -> TaskRecord:
-    """Return the task, scored by its approved commands if it has any."""
+    """Return the task with its approved commands as its reference, or unchanged when it has no approved command."""
     lines = tuple(line for line in task.commands if line in approved)
     return replace(task, reference=CommandReference(commands=lines)) if lines else task
 
 
 def split_prepared(prepared: PreparedTasks, plan: SplitPlan, seed: int) -> Pools:
-    """Split tonight's tasks: those of an archive came with their splits, those of a task file are dealt by seed."""
+    """Return tonight's tasks by split; archived tasks keep their splits, those of a task file are dealt by seed."""
     return split_tasks(prepared.tasks, replace(plan, seed=seed))

@@ -25,54 +25,54 @@ from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 
 SAMPLES_PER_BASE = 100
-"""Sample numbers reserved for one base: more than the rounds of a night. The replays that proved a rule are not reused
-for the next base, although the documents are the same: they were selected for being good."""
+"""The number of samples reserved for one base, more than a night has rounds. The base with a newly proven rule does not
+reuse the replays that proved the rule, because they were selected for being good."""
 SAMPLES_PER_NIGHT = 1000
-"""Sample numbers reserved for a night: its base replays are new, not those of the night before."""
+"""The number of samples reserved for a night, so that the night replays its base anew."""
 MOST_SOURCES = 3
-"""Requests at which a rule that rests on a standing wish is tried where the person said it."""
+"""The most requests at which a rule from a standing wish is tried where the user stated the wish."""
 CALLS_A_PAIR = 3
-"""Calls of a pair at most: both arms and the judge."""
+"""The most calls that one pair takes: one for each arm and one for the judge."""
 
 Wave: TypeAlias = Sequence[tuple[RuleTrial[TaskRecord], TaskRecord, int]]
-"""Pairs to measure at once: rule, task, sample."""
+"""Pairs to measure at once, each as (trial of a rule, task, sample number)."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RuleOnTrial:
-    """One rule of tonight: its life, the documents it makes of the base, and what came of it."""
+    """One rule tried tonight: its record from earlier nights, the base with the rule applied, and the result."""
 
     life: PendingEdit
     candidate: Candidate
     edit: EditRecord
-    """The edit as it was applied to that base."""
+    """The rule's edit as it was applied to the base."""
     trial: Trial | None = None
     own: tuple[ReplayResult, ...] = ()
     """Replays of the requests that the rule was written from."""
 
     @property
     def is_accepted(self) -> bool:
-        """Whether it was proven tonight."""
+        """Whether the rule was proven tonight."""
         return self.trial is not None and self.trial.decision.verdict is Verdict.ACCEPT
 
 
 @dataclass(slots=True, kw_only=True)
 class TrialRunner:
-    """Tries the rules of one night; ``current`` grows by each that is accepted."""
+    """Tries the rules of one night; every accepted rule is added to ``current``."""
 
     plan: ConsolidatePlan
     models: Models
     pools: Pools
     seed: int
     current: Candidate
-    """The base: the live documents and all that is accepted and not adopted yet."""
+    """The base: the live documents with all accepted rules that are not adopted yet."""
     calls_left: Callable[[], int] | None = None
-    """Returns the calls left of the number announced before the night; None means no such limit."""
+    """A function that returns how many of the calls announced before the night are left; None for no such limit."""
     dropped: list[Dropped] = field(default_factory=list)
-    """Rules that do not fit the base any more."""
+    """Rules that no longer fit the base."""
 
     def try_all(self, lives: Sequence[PendingEdit]) -> list[RuleOnTrial]:
-        """Try the rules in this order; return the accepted ones first, in the order in which they joined the base.
+        """Try the rules in this order; return the accepted rules first, in the order in which they joined the base.
 
         Raises ``FatalBackend``, and ``BudgetSpent`` when nothing could be tried.
         """
@@ -85,9 +85,9 @@ class TrialRunner:
         return sorted(tried, key=lambda rule: places.get(rule.life.id, len(places)))
 
     def try_at_sources(self, rules: Sequence[RuleOnTrial]) -> None:
-        """Replay what each standing wish was said about, with the rule that rests on it; note where it was heeded.
+        """Replay each standing wish's own requests with its rule, and count where the agent follows the rule.
 
-        Only for a rule that is neither decided nor has harmed anything, and only once. A cap ends it. Raises
+        Only an undecided rule without a lost pair is tried there, and only once. A spent cap ends the work. Raises
         ``FatalBackend``.
         """
         for rule in rules:
@@ -105,9 +105,10 @@ class TrialRunner:
             rule.life = replace(rule.life, own=(len(heeded), sum(heeded)))
 
     def _try_by_pairs(self, rules: list[RuleOnTrial], joined: list[str]) -> list[RuleOnTrial]:
-        """Give every rule its pairs, wave by wave; one that is proven joins the base of the others at once.
+        """Give every rule its pairs, wave by wave; a proven rule joins the base of the other rules at once.
 
-        Base replays start afresh then: those that spoke for the proven rule were selected for being bad.
+        The new base is replayed afresh: replays of the old one that favoured the proven rule were selected for being
+        bad.
         """
         known: dict[tuple[str, int], ReplayResult] = {}
         base = 0
@@ -157,7 +158,7 @@ class TrialRunner:
         return [rule for rule in rules if rule.life.id not in gone]
 
     def _take_affordable(self, wave: Wave, known: Collection[tuple[str, int]], apart: int, reserved: int) -> Wave:
-        """Return the first pairs that the calls left suffice for; ``known`` pairs need no new replay of the base.
+        """Return the first pairs for which the calls left suffice; ``known`` pairs need no new replay of the base.
 
         The ``reserved`` calls are kept for ``try_at_sources``.
         """
@@ -171,7 +172,7 @@ class TrialRunner:
         return wave
 
     def _try_strictly(self, rules: list[RuleOnTrial]) -> list[RuleOnTrial]:
-        """Compare the means of each rule and of the base, as the SkillOpt paper does; base replays are used again."""
+        """Compare mean scores of each rule and of the base, as the SkillOpt paper does; base replays are reused."""
         known: tuple[ReplayResult, ...] = ()
         tried = []
         for rule in rules:
@@ -204,7 +205,7 @@ class TrialRunner:
         return RuleOnTrial(life=life, candidate=candidate, edit=edit)
 
     def _rebase(self, rule: RuleOnTrial) -> bool:
-        """Put a rule on top of the present base; False, and the rule is dropped, when it does not fit."""
+        """Apply a rule to the present base; return False and drop the rule when it does not fit."""
         anew = self._revive(rule.life)
         if anew is not None:
             rule.candidate, rule.edit = anew.candidate, anew.edit
@@ -221,18 +222,18 @@ class TrialRunner:
 
 
 def list_sources(life: PendingEdit, pools: Pools) -> list[TaskRecord]:
-    """Return the requests of tonight at which a rule on a standing wish is tried, where the person said it."""
+    """Return tonight's requests in which the user stated a rule's standing wish, where the rule is then tried."""
     return [task for task in pools.train if task.id in life.rule.task_ids and may_vote(task)][:MOST_SOURCES]
 
 
 def count_own_calls(lives: Sequence[PendingEdit], pools: Pools) -> int:
-    """Count the calls that trying these rules at their own requests may take: an answer each, and a judge's."""
+    """Return how many calls it may take to try rules at the requests they were written from: answers and verdicts."""
     waiting = (life for life in lives if life.wished and not life.own[0] and not life.tally.losses)
     return sum(1 + may_ask_model(task.reference) for life in waiting for task in list_sources(life, pools))
 
 
 def find_base(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base:
-    """Return what pairs are measured with tonight: texts, models, metric, replay mode, scope."""
+    """Return the conditions of tonight's measurement: texts, models, metric, replay mode and scope."""
     mixed = plan.gate_metric is GateMetric.MIXED
     target, optimizer = plan.answered_by
     return Base(
@@ -246,9 +247,9 @@ def find_base(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base
 
 
 def _rank_by_text(rule: EditRecord, tasks: Sequence[TaskRecord]) -> Callable[[TaskRecord], float]:
-    """Rank tasks by the words that a rule shares with them: those that it can touch come first.
+    """Return a function that ranks a task by the number of words that the rule shares with the task.
 
-    It is decided from texts alone, before anything is replayed.
+    The rank comes from texts alone, before any replay.
     """
     shared = {task.id: count_touched(rule.text or rule.anchor, task) for task in tasks}
     return lambda task: shared[task.id]
