@@ -1,6 +1,6 @@
-"""The settings of one training run, by the names users of the reference know, and the schedules of its edit budget.
+"""The settings of one training run, under the reference implementation's names, and the schedules of its edit budget.
 
-Every value is checked by itself when the config is made, so that a run never stops halfway over a typo.
+Every value is checked when the config is made, so that a run never stops halfway because of a typo.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from skillopt_sleep.model.text import suggest_name
 
 
 class LRScheduler:
-    """A schedule of the edit budget: how many edits a step may make, which is the learning rate of a text.
+    """A schedule of the edit budget: how many edits a step may make (the learning rate of a text).
 
-    Steps are numbered from 0 to ``total_steps`` - 1. As published, the first of several steps already falls: from 10 to
-    2 in 4 steps is 8, 6, 4, 2. The budget stays at ``min_lr`` if a run goes beyond its plan, and a run of one step has
-    ``max_lr``. This base class keeps it constant. Raises ``ValueError`` for impossible bounds.
+    Steps are numbered from 0 to ``total_steps`` - 1. As in the published schedule, the budget falls from the first step
+    on: from 10 to 2 in 4 steps, the budgets are 8, 6, 4, 2. Steps after ``total_steps`` keep the budget ``min_lr``, and
+    a run of one step has ``max_lr``. This base class keeps the budget constant. Raises ``ValueError`` for bad bounds.
     """
 
     mode: ClassVar[str] = "constant"
@@ -38,15 +38,15 @@ class LRScheduler:
         self._chosen: int | None = None
 
     def step(self) -> int:
-        """Begin the next step, and return its budget."""
+        """Begin the next step, and return the edit budget of that step."""
         self._done += 1
         self._chosen = None
         return self.get_lr()
 
     def get_lr(self, step: int | None = None) -> int:
-        """Return the budget of a step, counted from 0.
+        """Return the edit budget of a step, counted from 0.
 
-        The default is the current step, or the first step before any began.
+        The default is the current step, or the first step if none has begun.
         """
         if step is None and self._chosen is not None:
             return self._chosen
@@ -56,7 +56,7 @@ class LRScheduler:
         return round(self.max_lr - (self.max_lr - self.min_lr) * self.fall(done / self.total_steps))
 
     def fall(self, progress: float) -> float:  # noqa: ARG002  the constant schedule is the same throughout
-        """Return how far the budget has fallen from ``max_lr``, 0 to 1, when this share of the run is done."""
+        """Return how far the budget has fallen, 0 (``max_lr``) to 1 (``min_lr``), at this share of the run (0 to 1)."""
         return 0.0
 
     def state_dict(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class LRScheduler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state. Raises ``ValueError`` for the state of another kind of schedule."""
+        """Restore the state that ``state_dict`` returned. Raises ``ValueError`` for another kind of schedule."""
         if state.get("mode", self.mode) != self.mode:
             raise ValueError(f"this is the state of a {state['mode']!r} schedule, and this schedule is {self.mode!r}")
         done = state.get("step", state.get("current_step"))  # the second is the reference's name for it
@@ -87,36 +87,36 @@ class LRScheduler:
 
 
 class ConstantScheduler(LRScheduler):
-    """The same budget in every step."""
+    """A schedule with the same edit budget in every step."""
 
 
 class LinearScheduler(LRScheduler):
-    """A budget that falls in a straight line."""
+    """A schedule whose edit budget falls in a straight line."""
 
     mode = "linear"
 
     def fall(self, progress: float) -> float:
-        """Return the progress itself: the budget falls in a straight line."""
+        """Return ``progress`` itself, so that the budget falls in a straight line."""
         return progress
 
 
 class CosineScheduler(LRScheduler):
-    """A budget that falls along half a cosine: slowly, then fast, then slowly."""
+    """A schedule whose edit budget falls along half a cosine: slowly, then fast, then slowly."""
 
     mode = "cosine"
 
     def fall(self, progress: float) -> float:
-        """Return half a cosine of the progress: the budget falls slowly, then fast, then slowly."""
+        """Return half a cosine of ``progress``, so that the budget falls slowly, then fast, then slowly."""
         return 0.5 * (1.0 - math.cos(math.pi * progress))
 
 
 class AutonomousScheduler(LRScheduler):
-    """A budget that the optimizer asks for, limited to the bounds."""
+    """A schedule whose edit budget is what the optimizer asks for, between ``min_lr`` and ``max_lr``."""
 
     mode = "autonomous"
 
     def choose(self, asked: int) -> int:
-        """Set the budget of the current step to the one asked for, limited to the bounds, and return it."""
+        """Set the current step's budget to the request, limited to ``min_lr`` and ``max_lr``; return the budget."""
         self._chosen = max(self.min_lr, min(self.max_lr, asked))
         return self._chosen
 
@@ -127,7 +127,7 @@ SCHEDULERS: Mapping[str, Callable[[int, int, int], LRScheduler]] = {
 
 
 def build_scheduler(mode: str = "cosine", max_lr: int = 4, min_lr: int = 2, total_steps: int = 1) -> LRScheduler:
-    """Build the schedule of that name; the defaults are ``SkillOptConfig``'s. Raises ``ValueError``."""
+    """Build the schedule of that name, by default with ``SkillOptConfig``'s values. Raises ``ValueError``."""
     if mode not in SCHEDULERS:
         raise ValueError(f"there is no schedule {mode!r}, only {', '.join(SCHEDULERS)}{suggest_name(mode, SCHEDULERS)}")
     return SCHEDULERS[mode](max_lr, min_lr, total_steps)
@@ -149,7 +149,7 @@ PROMPTS = (
     "lapses",
     "consolidate",
 )
-"""The prompts whose system part ``prompt_overrides`` may replace."""
+"""The names of the prompts whose system part ``prompt_overrides`` may replace."""
 CHOICES = {
     "lr_scheduler": tuple(SCHEDULERS),
     "gate_metric": ("hard", "soft", "mixed"),
@@ -184,10 +184,10 @@ MIN_EDIT_BUDGET = 2
 
 
 class _Named(type):
-    """Reports an unknown keyword with the nearest known one, and lets the default minimum follow a small budget."""
+    """The metaclass that reports a config's unknown keywords, and lowers the default minimum for a small budget."""
 
     def __call__(cls, *values: object, **named: object) -> object:
-        """Make the config. Raises ``ConfigError`` for an unknown keyword."""
+        """Make the config. Raises ``ConfigError`` for an unknown keyword, naming the nearest known one."""
         known = [item.name for item in fields(cls)]  # type: ignore[arg-type]  # the class below is a dataclass
         for name in named:
             if name not in known:
@@ -202,67 +202,68 @@ class _Named(type):
 class SkillOptConfig(metaclass=_Named):
     """The settings of one training run. Raises ``ConfigError`` for an invalid value.
 
-    The first block has the reference's fields, the second those this program adds. The ``use_`` switches turn one
-    mechanism off. A run stops, and can be resumed, before it exceeds a ``max_`` cap.
+    The first block has the fields of the reference implementation, the second block those that this program adds. Each
+    ``use_`` field turns one mechanism on or off. A run stops before it exceeds a ``max_`` cap, and can be resumed.
     """
 
     num_epochs: int = 4
     batch_size: int = 40
-    """Items of a batch."""
+    """How many training items a batch has."""
     minibatch_size: int = 8
-    """Trajectories shown to one analyst."""
+    """How many trajectories one analyst sees."""
     merge_batch_size: int = 8
-    """Patches merged at a time."""
+    """How many patches are merged at a time."""
     edit_budget: int = 4
-    """The most edits of a step; ``lr_scheduler`` lowers it to ``min_edit_budget``."""
+    """The most edits of a step; ``lr_scheduler`` lowers this number to ``min_edit_budget`` during the run."""
     min_edit_budget: int = MIN_EDIT_BUDGET
     lr_scheduler: str = "cosine"
-    """constant, linear, cosine, or autonomous (the optimizer chooses)."""
+    """The schedule of the edit budget: constant, linear, cosine, or autonomous (the optimizer chooses)."""
     gate_metric: str = "hard"
-    """The score the gate compares: hard, soft, or mixed with the weight ``gate_mixed_weight`` on soft."""
+    """The score that the gate compares: hard, soft, or mixed, which weights soft by ``gate_mixed_weight``."""
     gate_mixed_weight: float = 0.5
     failure_only: bool = False
     """Whether to learn from failures only."""
     workers: int = 8
     seed: int = 42
     out_root: str = "outputs/skillopt_run"
-    """The folder of the run; a run that is there already is resumed."""
+    """The folder of the run; if it contains a run already, that run is resumed."""
     selection_split: str = "val"
-    """The split the gate compares skills on."""
+    """The split on which the gate compares skills."""
     test_split: str = "test"
     eval_test: bool = True
     save_every_step: bool = True
     optimizer_max_completion_tokens: int = 4096
     verbose: bool = True
     extras: dict[str, Any] = field(default_factory=dict)
-    """Settings of the environment, handed to its ``setup``."""
+    """Settings that are passed to the environment's ``setup``."""
 
     gate: str = "strict"
-    """strict (the reference's rule), paired (this program's, with the error ``gate_alpha``), or off."""
+    """The gate's rule: strict (the reference implementation's), paired (with error ``gate_alpha``), or off."""
     gate_alpha: float = 0.05
     reflection: str = "deep"
-    """deep (an analyst sees several trajectories) or shallow (one)."""
+    """How analysts reflect: deep (each sees several trajectories) or shallow (each sees one)."""
     rollouts_k: int = 1
-    """Attempts at each training item; where they differ, an analyst contrasts them."""
+    """How often each training item is attempted; if the attempts' scores differ, an analyst contrasts them."""
     accumulation: int = 1
-    """Batches of a step: each is rolled out and reflected on by itself; their edits are merged into one change."""
+    """How many batches a step has; each is rolled out and reflected on alone, and their edits become one change."""
     early_stop: int = 0
-    """Stop after the gate has refused this many steps in a row; 0, the reference's protocol, never stops early."""
+    """The number of refused steps in a row after which the run stops; 0, the published protocol, means never."""
     slow_update_samples: int = 20
-    """Items attempted again at the end of an epoch."""
+    """How many training items are attempted again at the end of an epoch, for the slow update."""
     slow_update_gate: str = "gate"
-    """gate, or force, which takes the guidance without a comparison."""
+    """How the slow update's guidance is accepted: gate, or force, which accepts guidance without a comparison."""
     skill_update_mode: str = "patch"
-    """patch (edits), rewrite_from_suggestions (the optimizer rewrites the skill by the chosen edits), or
-    full_rewrite_minibatch (each analyst rewrites the skill, and the versions are merged; no edit budget)."""
+    """How a step changes the skill: patch (by edits), rewrite_from_suggestions (the optimizer rewrites the skill by the
+    chosen edits), or full_rewrite_minibatch (each analyst rewrites the skill; the versions are merged, without budget).
+    """
     rewrite_max_completion_tokens: int = 16_000
-    """The limit on a rewrite's length, in place of ``optimizer_max_completion_tokens``."""
+    """The most tokens of a rewritten skill, where ``optimizer_max_completion_tokens`` does not apply."""
     use_skill_aware_reflection: bool = False
-    """Whether analysts remind of rules that the skill states and the agent overlooked, in an appendix of the skill."""
+    """Whether analysts add reminders of the skill's rules that the agent overlooked, in an appendix of the skill."""
     skill_aware_appendix_source: str = "both"
-    """The attempts that reminders come from: both, or failure_only."""
+    """The attempts from which analysts write reminders: both (failures and successes), or failure_only."""
     skill_aware_consolidate_threshold: int = 0
-    """Reminders from which on the optimizer shortens the appendix; 0: never."""
+    """The number of reminders above which the optimizer shortens the appendix; 0 for never."""
     use_edit_budget: bool = True
     use_rejected_buffer: bool = True
     use_slow_update: bool = True
@@ -270,9 +271,9 @@ class SkillOptConfig(metaclass=_Named):
     use_aggregate: bool = True
     eval_current_on_test: bool = False
     engine: str = "local"
-    """local (threads of this process) or ray (the nodes of a cluster roll out and judge)."""
+    """Where items are attempted: local (threads of this process) or ray (the nodes of a Ray cluster)."""
     ray_address: str = ""
-    """The cluster's address, such as auto or ray://host:10001; "" starts Ray on this machine."""
+    """The Ray cluster's address, such as auto or ray://host:10001; with "", Ray is started on this machine."""
     max_skill_chars: int = 20_000
     max_calls: int | None = None
     max_tokens: int | None = None
@@ -303,7 +304,7 @@ class SkillOptConfig(metaclass=_Named):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SkillOptConfig:
-        """Read a config from a table. Raises ``ConfigError`` naming an unknown field and the nearest known one."""
+        """Return a config from a table. Raises ``ConfigError`` naming an unknown field and the nearest known one."""
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -312,20 +313,20 @@ class SkillOptConfig(metaclass=_Named):
 
     @property
     def caps(self) -> Caps:
-        """What a run may spend before it stops; a cap that is not set is never reached."""
+        """The most that a run may spend before it stops; a cap that is not set has no limit."""
         given = {name.removeprefix("max_"): getattr(self, name) for name in CAPS}
         return Caps(**{name: NO_CAP if value is None else value for name, value in given.items()})
 
 
 def check_prompts(prompts: Iterable[str]) -> None:
-    """Raise ``ConfigError`` for the name of an unknown prompt."""
+    """Raise ``ConfigError`` for a name that is not one of the prompts that can be overridden."""
     for name in prompts:
         if name not in PROMPTS:
             raise ConfigError(f"there is no prompt {name!r} to override{suggest_name(name, PROMPTS)}")
 
 
 def _check(name: str, value: object, default: object) -> None:
-    """Check the value of one field, independently of other fields."""
+    """Raise ``ConfigError`` if the value of one field is invalid by itself, whatever the other fields are."""
     if name in CAPS:
         whole = name in {"max_calls", "max_tokens"}
         number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)

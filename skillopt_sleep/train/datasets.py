@@ -1,6 +1,6 @@
-"""Reads the data of a training run: JSON, JSONL and CSV files, one file or a folder with a part for each split.
+"""Reads the data of a training run from JSON, JSONL and CSV files: one file, or a folder with a part for each split.
 
-Everything that can be wrong with the files is reported here, in one line each, before a call is made.
+Every mistake in the files is reported in one line, before any model call is made.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from skillopt_sleep.train.splits import (
 SPELLINGS = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv")
 ITEMS = ("items", "data", "examples", "tasks", "rows")
-"""Fields of a JSON object that may hold the list of items."""
+"""Names of the fields in which a JSON object may hold the list of items."""
 
 
 def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int = 0) -> Splits:
-    """Read the splits of a folder with train/, val/ and test/ (or train.jsonl, …), or deal one file by ``ratio``.
+    """Return the splits of a folder with train/, val/ and test/ (or train.jsonl, …), or of one file.
 
-    If every row of one file names its ``split``, that is used. ``ratio`` is train:val:test, such as ``2:1:7``;
-    ``limit`` keeps the first items of each split (0: all). Raises ``UsageError`` naming the file and line.
+    The rows of one file go to the split that each row names as its ``split``; without such names they are dealt by
+    ``ratio`` (train:val:test, such as ``2:1:7``). ``limit`` keeps the first items of each split (0: all). Raises
+    ``UsageError`` naming the file and line.
     """
     path = Path(path)
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
@@ -49,7 +50,7 @@ def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int
 
 
 def read_items(path: str | Path) -> list[Item]:
-    """Read the items of one JSON, JSONL or CSV file, by its suffix. Raises ``UsageError`` naming the line."""
+    """Return the items of a JSON, JSONL or CSV file, known by its suffix. Raises ``UsageError`` naming the line."""
     path = Path(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -70,7 +71,7 @@ def read_items(path: str | Path) -> list[Item]:
 
 
 def _read_folder(folder: Path) -> Splits:
-    """Return the splits that a folder has; of items that ask the same, keep the one in the more sealed split."""
+    """Return the splits of a folder; an item that asks the same as one of a split nearer to the test is left out."""
     found = {split: _read_split(folder, split) for split in SPLITS}
     absent = {split: why for split, why in found.items() if isinstance(why, str)}
     if len(absent) == len(SPLITS):
@@ -81,7 +82,7 @@ def _read_folder(folder: Path) -> Splits:
 
 
 def _read_file(path: Path, ratio: str, seed: int) -> Splits:
-    """Return the splits of one file: as its rows name them, else dealt by ratio."""
+    """Return the splits of one file: those that its rows name, else those dealt by ratio."""
     items = read_items(path)
     named = [number for number, item in enumerate(items, start=1) if item.get("split") not in (None, "")]
     if not named and not ratio:
@@ -108,9 +109,9 @@ def _read_file(path: Path, ratio: str, seed: int) -> Splits:
 
 
 def _read_split(folder: Path, split: str) -> list[Item] | str:
-    """Return the items of one split, from all data files of its folder or its one file.
+    """Return the items of one split, from all data files of the split's folder or from the split's one file.
 
-    If there are none, return a text that says why.
+    If there are no items, return a text that says why.
     """
     spellings = SPELLINGS[split]
     places = [folder / name for name in spellings if (folder / name).is_dir()]
@@ -142,7 +143,7 @@ def _list_data_files(folder: Path) -> list[Path]:
 
 
 def _split_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not empty, with their numbers; only a line feed ends a line."""
+    """Yield the number and text of each line that is not empty; only a line feed ends a line."""
     return ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
 
 
@@ -164,7 +165,7 @@ def _check_row(value: object, where: str) -> Item:
 
 
 def _read_json(text: str, path: Path) -> list[Item]:
-    """Return the items of a JSON text: a list, an object that holds a list, or an object of items by id."""
+    """Return the items of a JSON text: a list, an object with a list in one field, or an object of items by id."""
     value = _parse_json(text, str(path))
     if isinstance(value, dict):
         kept = next((value[name] for name in ITEMS if isinstance(value.get(name), list)), None)
@@ -177,7 +178,7 @@ def _read_json(text: str, path: Path) -> list[Item]:
 
 
 def _read_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
-    """Return the rows below the header; a cell that holds a JSON list or object is parsed."""
+    """Yield the rows below the header as items; a cell with a JSON list or object is parsed."""
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     before = csv.field_size_limit(max(len(text), 1))  # the limit is global, and the default too small for a document
     try:

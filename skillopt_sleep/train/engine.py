@@ -1,12 +1,12 @@
-"""Where attempts at items are made: in this process, or on the nodes of a Ray cluster.
+"""Makes the attempts at items: in this process, or on the nodes of a Ray cluster.
 
-On a cluster each node has a worker with a copy of the environment. It rolls out and judges; whenever the environment
-asks a model, the question travels to the driver (this process), where the run's chain of calls answers it. So ledger,
-caps, retries and the limit on calls in flight are those of a run on one machine, and keys never leave the driver. If a
-node dies, its attempts are made again on another one, and what they had asked before is answered from the ledger.
+On a cluster each node has a worker with a copy of the environment, which rolls out and judges. Whenever the
+environment asks a model, the question is sent to the driver (this process), where the run's chain of calls answers it.
+So ledger, caps, retries and the limit on simultaneous calls are the same as on one machine, and keys never leave the
+driver. If a node dies, its attempts are repeated on another node; questions already answered are not paid again.
 
-Only the command lines of agents run on the nodes, because each call is a process of several hundred megabytes: they use
-the login of the node they run on.
+The command lines of agents are the exception: they run on the nodes, because each call is a process of several hundred
+megabytes, and they use the login of their node.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from skillopt_sleep.train.ports import Begin, Engine, Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
 
 TRIES = 8
-"""How often an attempt is made on nodes that die before it is given up."""
+"""How often an attempt is made on nodes that die before the run gives up."""
 PAUSE = 0.5
-"""Seconds before an attempt is made again; each later pause is as much longer."""
+"""Seconds before an attempt is repeated; each further pause is longer by the same time."""
 BROKER_CALLS = 100_000
-"""The most questions and polls that wait in the broker at once: far more than attempts are made."""
+"""The most questions and polls that may wait in the broker at once, far above the number of attempts."""
 
 _ATTEMPT: ContextVar[tuple[Any, str]] = ContextVar("attempt")
-"""On a node: the broker, and the name of the attempt that this thread makes."""
+"""On a node: the broker, and the name of the attempt that is made in this thread."""
 
 
 class Threads:
-    """``ports.Engine`` in this process; the threads are those of the caller."""
+    """A ``ports.Engine`` that attempts items in this process, in the threads of the caller."""
 
     def __init__(self, env: SkillEnv) -> None:
         self._env = env
 
     def place(self, backend: Backend) -> Backend:
-        """Return the backend itself: its calls are made here."""
+        """Return the backend itself, because its calls are made in this process."""
         return backend
 
     def roll_out(self, item: Item, skill: str, begin: Begin) -> RolloutResult:
@@ -66,7 +66,7 @@ class Threads:
 
 @contextmanager
 def open_engine(config: SkillOptConfig, env: SkillEnv) -> Iterator[Engine]:
-    """Yield the engine that the config names; its workers end with the context.
+    """Yield the engine that the config names; end the engine's workers on leaving.
 
     Raises ``UsageError`` if Ray is not installed or the cluster does not answer.
     """
@@ -82,7 +82,7 @@ def open_engine(config: SkillOptConfig, env: SkillEnv) -> Iterator[Engine]:
 
 
 def connect_to_ray(address: str = "") -> Any:  # noqa: ANN401  a module that need not be installed
-    """Return the module ``ray``, connected to the cluster at an address, or to one on this machine.
+    """Return the module ``ray``, connected to the cluster at ``address``, or to a cluster on this machine.
 
     Raises ``UsageError`` if Ray is not installed or the cluster does not answer.
     """
@@ -102,7 +102,7 @@ def connect_to_ray(address: str = "") -> Any:  # noqa: ANN401  a module that nee
 
 
 class Cluster:
-    """``ports.Engine`` over the nodes that a Ray cluster has when the first attempt is made."""
+    """A ``ports.Engine`` over the nodes that a Ray cluster has when the first attempt is made."""
 
     def __init__(self, ray: Any, env: SkillEnv, workers: int) -> None:  # noqa: ANN401  see above
         self._ray, self._env, self._workers = ray, env, workers
@@ -113,13 +113,13 @@ class Cluster:
         self._lock = threading.Lock()
 
     def place(self, backend: Backend) -> Backend:
-        """Return the backend, or for the command line of an agent one whose calls are made on the nodes."""
+        """Return the backend; for an agent's command line, return a backend whose calls are made on the nodes."""
         if not isinstance(backend, RunsLocally):
             return backend
         return cast("Backend", _OnNodes(backend=cast("Backend", backend), run=self._run_anywhere))
 
     def roll_out(self, item: Item, skill: str, begin: Begin) -> RolloutResult:
-        """Attempt an item on a node, on another one if that dies; see ``ports.Engine``."""
+        """Attempt an item on a node, or on another node if that one dies; see ``ports.Engine``."""
 
         def attempt(actor: Any) -> RolloutResult:  # noqa: ANN401
             name, clients = uuid.uuid4().hex, begin()
@@ -133,12 +133,12 @@ class Cluster:
         return cast("RolloutResult", self._try_nodes(attempt))
 
     def close(self) -> None:
-        """End the workers; a cluster that was started for this run ends with the process."""
+        """End the workers; a Ray cluster that was started for this run ends with the process."""
         for actor in [*self._actors, *([self._broker] if self._broker else [])]:
             self._ray.kill(actor)
 
     def _answer(self, name: str, clients: Mapping[str, AskClient], done: Any) -> None:  # noqa: ANN401
-        """Answer the questions of an attempt until it is done."""
+        """Answer the questions of an attempt until the attempt is done."""
         asked = self._broker.next.remote(name)
         while True:
             ready, _ = self._ray.wait([done, asked], num_returns=1)
@@ -154,7 +154,7 @@ class Cluster:
             asked = self._broker.next.remote(name)
 
     def _try_nodes(self, work: Callable[[Any], object]) -> object:
-        """Do a piece of work on the next node, and on others if nodes die. Raises ``BackendUnusable``."""
+        """Do a piece of work on the next node, or on further nodes if nodes die. Raises ``BackendUnusable``."""
         self._start()
         last: Exception | None = None
         for number in range(TRIES):
@@ -169,13 +169,13 @@ class Cluster:
         ) from last
 
     def _run_anywhere(self, name: str, options: dict[str, Json], prompt: Prompt) -> Reply:
-        """Let a node ask its own copy of a backend."""
+        """Return the reply to a prompt from a node's own copy of the backend."""
         return cast(
             "Reply", self._try_nodes(lambda actor: _unpack(self._ray.get(actor.complete.remote(name, options, prompt))))
         )
 
     def _start(self) -> None:
-        """Start a worker on each node, and the broker on this one."""
+        """Start a worker on each node, and the broker on this machine."""
         with self._lock:
             if self._actors:
                 return
@@ -201,7 +201,7 @@ class Cluster:
 
 
 class _Broker:
-    """Carries questions from the nodes to the driver and answers back; an actor beside the driver."""
+    """Carries questions from the nodes to the driver, and the answers back; an actor on the driver's machine."""
 
     def __init__(self) -> None:
         self._questions: dict[str, asyncio.Queue[tuple[int, str, dict[str, Any]] | None]] = {}
@@ -209,22 +209,22 @@ class _Broker:
         self._numbers = itertools.count()
 
     async def ask(self, name: str, role: str, given: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Pass a question of an attempt on to the driver, and return its answer."""
+        """Send a question of an attempt to the driver, and return the driver's answer."""
         number = next(self._numbers)
         future = self._answers[number] = asyncio.get_running_loop().create_future()
         self._questions.setdefault(name, asyncio.Queue()).put_nowait((number, role, given))
         return await future
 
     async def next(self, name: str) -> tuple[int, str, dict[str, Any]] | None:
-        """Return the next question of an attempt; None once it has ended."""
+        """Return the next question of an attempt, or None once the attempt has ended."""
         return await self._questions.setdefault(name, asyncio.Queue()).get()
 
     async def answer(self, number: int, answer: Any) -> None:  # noqa: ANN401
-        """Give the answer to a question."""
+        """Send the answer to a question back to the node that asked."""
         self._answers.pop(number).set_result(answer)
 
     async def end(self, name: str) -> None:
-        """Forget an attempt, whose last poll is still waiting."""
+        """Forget an attempt, after ending the poll that still waits for its next question."""
         self._questions.setdefault(name, asyncio.Queue()).put_nowait(None)
         await asyncio.sleep(0)
         del self._questions[name]
@@ -239,7 +239,7 @@ class _Worker:
         self._backends: dict[str, Backend] = {}
 
     def attempt(self, name: str, item: Item, skill: str) -> Any:  # noqa: ANN401
-        """Attempt an item; an error that the driver should handle is returned."""
+        """Return the result of an attempt at an item, or the packed error that the driver should handle."""
         token = _ATTEMPT.set((self._broker, name))
         try:
             return roll_out(self._env, item, skill, RemoteClient("target", "", (self._broker, name)))
@@ -249,7 +249,7 @@ class _Worker:
             _ATTEMPT.reset(token)
 
     def complete(self, name: str, options: dict[str, Json], prompt: Prompt) -> Any:  # noqa: ANN401
-        """Ask the backend of that name, which is made here once, with this node's own environment variables."""
+        """Return the reply of a backend, which is made once on this node with the node's own environment variables."""
         try:
             backend = self._backends.get(name) or cast("Backend", build(Kind.BACKEND, name, options, env=environment()))
             return self._backends.setdefault(name, backend).complete(prompt)
@@ -264,11 +264,11 @@ class RemoteClient:
         self._role, self.model, self._attempt = role, model, attempt
 
     def chat(self, **asked: Any) -> tuple[str, dict[str, int]]:  # noqa: ANN401  what ``AskClient.chat`` takes
-        """Ask as ``AskClient.chat`` does."""
+        """Return an answer and its usage, as ``AskClient.chat`` does; the driver asks the model."""
         return cast("tuple[str, dict[str, int]]", self._ask(asked))
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Ask as ``ports.Ask`` does."""
+        """Return the reply to a prompt, as ``ports.Ask`` does; the driver asks the model."""
         return cast("Reply", self._ask({"prompt": prompt, "phase": phase}))
 
     def _ask(self, given: dict[str, Any]) -> object:
@@ -283,23 +283,23 @@ class RemoteClient:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _OnNodes:
-    """A ``ports.Backend`` for the command line of an agent, which is started on the nodes."""
+    """A ``ports.Backend`` that starts an agent's command line on the nodes."""
 
     backend: Backend
     run: Callable[[str, dict[str, Json], Prompt], Reply]
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        """Return what the backend says of itself; not its footprint, as it takes no memory here."""
+        """Return an attribute of the backend, except ``footprint``: the agent takes no memory on this machine."""
         if name == "footprint":
             raise AttributeError(name)
         return getattr(self.backend, name)
 
     def probe(self) -> Health:
-        """Report ready: the nodes' own installations and logins count, and show at the first call."""
+        """Report that the backend is ready: what counts is each node's own installation, which only a call can show."""
         return Health(ready=True)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Answer a prompt on a node. Its options travel there, and none of the environment variables."""
+        """Return the reply to a prompt, made on a node with the backend's options and the node's environment."""
         options = {name: getattr(self.backend, name) for name in option_names(Kind.BACKEND, self.backend.name)}
         return self.run(self.backend.name, options, prompt)
 
@@ -309,7 +309,7 @@ class _OnNodes:
 
 @dataclasses.dataclass(frozen=True)
 class _Error:
-    """An error on its way between machines; some exceptions cannot be pickled by themselves."""
+    """An error in a form that can be sent between machines, because some exceptions cannot be pickled."""
 
     kind: type[SleepError]
     args: tuple[object, ...]
@@ -321,7 +321,7 @@ def _pack(error: SleepError) -> _Error:
 
 
 def _unpack(value: object) -> object:
-    """Return a value, or raise the error it stands for."""
+    """Return a value received from another machine, or raise it if it is a packed error."""
     if not isinstance(value, _Error):
         return value
     error = value.kind.__new__(value.kind, *value.args)
@@ -331,9 +331,9 @@ def _unpack(value: object) -> object:
 
 
 def _copy_env(ray: Any, env: SkillEnv) -> bytes:  # noqa: ANN401
-    """Return an environment as bytes; the run's clients in it become ``RemoteClient``, so that no key travels.
+    """Return an environment as bytes; the run's clients in it become ``RemoteClient``, so that no key is sent.
 
-    The modules of the user's own classes travel along, as no node has them. Raises ``UsageError``.
+    The modules of the user's own classes are included, because no node has them. Raises ``UsageError``.
     """
     copyreg.pickle(AskClient, _make_remote)
     copyreg.pickle(TurnClient, _make_remote)
@@ -351,5 +351,5 @@ def _copy_env(ray: Any, env: SkillEnv) -> bytes:  # noqa: ANN401
 
 
 def _make_remote(client: Any) -> Any:  # noqa: ANN401  what ``copyreg`` asks for
-    """Say how a client is made on a node."""
+    """Return the class and arguments from which ``pickle`` makes a client on a node."""
     return RemoteClient, (str(getattr(getattr(client, "ask", None), "role", "target")), client.model)

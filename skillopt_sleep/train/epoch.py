@@ -1,8 +1,9 @@
-"""The end of an epoch: the slow update of the skill, and the optimizer's own notes.
+"""Ends an epoch: the slow update of the skill, and the optimizer's own notes.
 
-A step sees one batch, so it never notices what it breaks elsewhere. At the end of an epoch the same items are attempted
-under the skill before and after it, and the optimizer writes guidance from the difference, into a part of the skill
-that steps cannot touch. Its notes on what worked are shown to later analysts, and never to the target.
+A step sees one batch, and never notices what it breaks on other items. At the end of an epoch, a sample of items is
+attempted under the skill from before the epoch and the current one. From the difference the optimizer writes guidance
+into a part of the skill that steps cannot change. The optimizer's notes on what worked are shown to later analysts,
+never to the target.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from skillopt_sleep.train.run import Draw, Run, RunState, StepNote
 from skillopt_sleep.train.skill_text import PART_CAP, get_part, replace_part, skill_hash
 
 FIRST = 2
-"""The first epoch that has an earlier epoch to compare with."""
+"""The number of the first epoch that can be compared with an earlier epoch."""
 DRAWS = 2_000_000
-"""The first number of the draws of slow updates."""
+"""The first draw number reserved for attempts of slow updates."""
 TRIALS = 500_000_000
-"""The first number of the draws in paired trials of slow updates."""
+"""The first draw number reserved for paired trials of slow updates."""
 CASES_SHOWN = 8
-"""The most items of one course that the optimizer sees; it is told how many there are."""
+"""The most items of one course that the optimizer sees; it is also told how many there are in all."""
 NOTES_CAP = 2_000
-"""The most characters of the optimizer's own notes, because every analyst reads them."""
+"""The most characters of the optimizer's own notes; every analyst reads them."""
 GUIDANCE_SCHEMA = make_object_schema(guidance={"type": "string"})
 NOTES_SCHEMA = make_object_schema(notes={"type": "string"})
 
 
 ACCEPTED = ("accept", "greedy_applied")
-"""Prefixes of the gate's actions that accept a change."""
+"""The prefixes of the gate's actions that mean an accepted change."""
 
 
 class Course(enum.StrEnum):
-    """How an item's result changed in an epoch."""
+    """How an item's result changed during an epoch."""
 
     IMPROVED = "improved"
     REGRESSED = "regressed"
@@ -54,7 +55,7 @@ class Course(enum.StrEnum):
 
 
 class Revisit(Struct, frozen=True, kw_only=True):
-    """One item under the skills before and after an epoch, with the two attempts as the optimizer sees them."""
+    """An item attempted under the skill from before an epoch and under the skill after it, as the optimizer sees it."""
 
     id: str
     passed_before: bool
@@ -65,7 +66,7 @@ class Revisit(Struct, frozen=True, kw_only=True):
 
     @property
     def course(self) -> Course:
-        """How the item's result changed in the epoch."""
+        """How the item's result changed during the epoch."""
         if self.passed_now:
             return Course.STABLE_SUCCESS if self.passed_before else Course.IMPROVED
         return Course.REGRESSED if self.passed_before else Course.PERSISTENT_FAIL
@@ -80,9 +81,9 @@ class _NotesReply(Struct, frozen=True, kw_only=True):
 
 
 def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
-    """Update the skill and the notes at the end of an epoch, as the config asks.
+    """Return the state after updating the skill and the optimizer's notes, as far as the config asks for these updates.
 
-    After the ``last`` epoch no notes are written, because nobody would read them. Raises ``FatalBackend`` and
+    With ``last``, no notes are written, because no later analyst would read them. Raises ``FatalBackend`` and
     ``BudgetSpent``.
     """
     boundary: dict[str, Any] = {"epoch": epoch}
@@ -112,20 +113,20 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
 
 
 def is_due(misses: int) -> bool:
-    """Whether to try something again after this many misses in a row: yes after 0, 1, 3, 7, … of them."""
+    """Tell whether to try again after this many misses in a row; that is the case after 0, 1, 3, 7, … misses."""
     return misses & (misses + 1) == 0
 
 
 def _count_back(boundaries: Sequence[Mapping[str, Any]], part: str, missed: Callable[[Mapping[str, Any]], bool]) -> int:
-    """Return how many of the latest epoch ends, counted back without a gap, had a miss in this part of their record."""
+    """Return how many of the latest epoch ends in a row had a miss in this part, ignoring ends without the part."""
     rows = (boundary[part] for boundary in reversed(boundaries) if part in boundary)
     return sum(1 for _ in itertools.takewhile(missed, rows))
 
 
 def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer) -> tuple[str, str]:
-    """Let the optimizer write guidance from how items changed in an epoch.
+    """Let the optimizer write guidance from how items changed during an epoch.
 
-    Return the skill with the guidance, and the reason if it is unchanged ("" otherwise). Raises ``FatalBackend`` and
+    Return the skill with the guidance and "", or the skill unchanged and the reason. Raises ``FatalBackend`` and
     ``BudgetSpent``.
     """
     if not revisits:
@@ -153,9 +154,9 @@ def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer
 
 
 def write_notes(notes: str, history: Sequence[StepNote], guidance: str, optimizer: Optimizer) -> tuple[str, str]:
-    """Let the optimizer rewrite its notes; return them and the reason if they are unchanged ("" otherwise).
+    """Let the optimizer rewrite its notes; return the new notes and "", or the old notes and the reason.
 
-    They are cut at ``NOTES_CAP`` characters. Raises ``FatalBackend`` and ``BudgetSpent``.
+    The new notes are cut at ``NOTES_CAP`` characters. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     lines = [
         f"step {note.step}: {note.outcome}\n" + "\n".join(f"  - {excerpt(edit, 200)}" for edit in note.edits)
@@ -178,7 +179,7 @@ def write_notes(notes: str, history: Sequence[StepNote], guidance: str, optimize
 
 
 def group_by_course(revisits: Sequence[Revisit]) -> Mapping[Course, tuple[Revisit, ...]]:
-    """Return the items by their course; every course is a key."""
+    """Return the revisited items by course; every course is a key, even without items."""
     return {course: tuple(one for one in revisits if one.course is course) for course in Course}
 
 
@@ -215,7 +216,7 @@ def _update_slowly(run: Run, state: RunState, epoch: int) -> tuple[RunState, dic
 
 
 def _revisit_items(run: Run, state: RunState, epoch: int, folder: str) -> tuple[Revisit, ...]:
-    """Attempt a sample under the last epoch's skill and the current one; keep items measured under both."""
+    """Attempt sampled items under the last epoch's skill and the current one; return those measured under both."""
     train = run.items["train"]
     wanted = min(run.config.slow_update_samples, len(train))
     rng = random.Random(f"{run.config.seed}:slow:{epoch}")  # noqa: S311  a sample, not a secret
@@ -231,7 +232,7 @@ def _revisit_items(run: Run, state: RunState, epoch: int, folder: str) -> tuple[
 
 
 def compare_attempts(before: Sequence[RolloutResult], now: Sequence[RolloutResult]) -> tuple[Revisit, ...]:
-    """Pair the attempts at each item that was measured under both skills."""
+    """Return pairs of attempts, before and now, at each item that was measured under both skills."""
     earlier = {result.id: result for result in before if not result.call_error}
     return tuple(
         Revisit(

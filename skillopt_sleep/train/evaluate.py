@@ -1,4 +1,4 @@
-"""Scores skills on a split under several targets, all on the same items: which skill carries over to which model."""
+"""Scores skills on a split under several targets, on the same items, to show which skill works with which model."""
 
 from __future__ import annotations
 
@@ -28,50 +28,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The settings of an evaluation: it scores every skill under every target."""
+    """The settings of an evaluation, which scores every skill under every target."""
 
     env: SkillEnv
     skills: Mapping[str, str]
-    """The texts of the skills, by name."""
+    """The texts of the skills, by the skill's name."""
     targets: Mapping[str, Backend]
     optimizer: Backend
     split: str = "test"
     limit: int = 0
-    """How many items of the split to use, from the first on; 0 means all."""
+    """How many items of the split are used, counted from the first; 0 means all."""
     rollouts_k: int = 1
-    """Attempts at each item."""
+    """How often each item is attempted."""
     workers: int = 8
     seed: int = 42
     caps: Caps = field(default_factory=Caps)
     engine: str = "local"
-    """local or ray; see ``SkillOptConfig``."""
+    """Where items are attempted: local or ray; see ``SkillOptConfig``."""
     ray_address: str = ""
     extras: Mapping[str, Any] = field(default_factory=dict)
     progress: Progress | None = None
     redactor: Redactor | None = None
-    """Takes secrets out of prompts and replies; None if the items hold none."""
+    """Removes secrets from prompts and replies; None if the items contain no secrets."""
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One skill under one target. Scores are None if less than four fifths of the attempts were measured."""
+    """The scores of one skill under one target; None if less than four fifths of the attempts were measured."""
 
     skill: str
     target: str
     hard: float | None
     soft: float | None
     error: float | None
-    """The standard error of ``hard`` over items."""
+    """The standard error of ``hard``, computed over items."""
     measured: int
     attempts: int
     wins: int = 0
-    """Items on which the skill did better than the first skill under the same target."""
+    """The number of items on which the skill did better than the first skill did under the same target."""
     losses: int = 0
     by_type: dict[str, float] = {}
-    """Mean ``hard`` by task type."""
+    """The mean ``hard`` score of each task type."""
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
-    """All cells, ordered by skill, and their cost."""
+    """The results of an evaluation: a cell for each skill and target, ordered by skill, and what they cost."""
 
     env: str
     split: str
@@ -85,22 +85,22 @@ class Matrix(Struct, frozen=True, kw_only=True):
     spend: Spend
 
     def cell(self, skill: str, target: str) -> Cell:
-        """Return the cell of a skill and a target."""
+        """Return the cell of one skill and one target."""
         return next(cell for cell in self.cells if (cell.skill, cell.target) == (skill, target))
 
 
 def prepare_items(evaluation: Evaluation, out_root: str) -> list[Item]:
-    """Set up the environment without any model, and return the items that are scored. Raises ``UsageError``."""
+    """Set up the environment without any model, and return the items to be scored. Raises ``UsageError``."""
     nobody: Any = None
     set_up(evaluation.env, _make_config(evaluation, out_root).to_dict(), nobody, nobody)
     return _load_items(evaluation)
 
 
 def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
-    """Score every skill under every target. Replies that the store already has are not asked for again.
+    """Score every skill under every target; replies that the store already has are not paid again.
 
-    Raises ``UsageError``, ``FatalBackend`` (also for a target that never answers) and ``BudgetSpent``; what was paid
-    for is kept.
+    Raises ``UsageError``, ``FatalBackend`` (also for a target that never answers) and ``BudgetSpent``; replies already
+    paid are kept.
     """
     results: dict[tuple[str, str], list[RolloutResult]] = {}
     items: list[Item] = []

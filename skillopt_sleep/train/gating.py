@@ -1,4 +1,4 @@
-"""Compares a candidate skill with the current one on the selection split, by the gate that the config names."""
+"""Compares a candidate skill with the current skill on the selection split, by the gate that the config names."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from skillopt_sleep.train.run import Draw, Run, RunState
 from skillopt_sleep.train.skill_text import skill_hash
 
 PAIRED_DRAWS = 1_000_000
-"""The first number of the draws in paired trials."""
+"""The first draw number reserved for paired trials of steps."""
 DRAWS_A_STEP = 1_000
-"""How many numbers of draws are reserved for each step."""
+"""How many draw numbers are reserved for each step."""
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """What the gate did with a candidate."""
+    """The gate's decision about a candidate skill."""
 
     state: RunState
-    """The state of the run after the gate."""
+    """The state of the run after the gate's decision."""
     action: GateAction
     why: str
     score: Scored | None = None
-    """The candidate's score; None when too little was measured."""
+    """The candidate's scores; None if too few attempts were measured."""
     before: float | None = None
-    """The score of the current skill that was compared, under the gate metric."""
+    """The current skill's score in the comparison, under the gate metric."""
     after: float | None = None
-    """The score of the candidate that was compared."""
+    """The candidate's score in the comparison, under the gate metric."""
     trial: Trial | None = None
 
 
 def score_selection(run: Run, state: RunState, skill: str, folder: str) -> tuple[RunState, Scored]:
-    """Score a skill on the selection split, unless the state already has its score."""
+    """Return the run's state and a skill's scores on the selection split, measured unless the state has them."""
     known = state.scored.get(skill_hash(skill))
     if known is not None:
         return state, known
@@ -68,10 +68,10 @@ def judge_candidate(
     forced: bool = False,
     first_draw: int | None = None,
 ) -> Judgement:
-    """Put a candidate through the gate of the config; ``forced`` accepts it whatever its score.
+    """Judge a candidate by the gate of the config; ``forced`` accepts the candidate whatever its score.
 
-    A paired trial takes its draws from ``first_draw`` on, by default from those reserved for the step: two trials that
-    shared draws would count the same luck twice. Raises ``FatalBackend`` and ``BudgetSpent``.
+    A paired trial numbers its attempts from ``first_draw`` on, by default from the numbers reserved for the step. Two
+    trials with the same numbers would count the same luck twice. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     if run.config.gate == "paired" and not forced:
         first = PAIRED_DRAWS + step * DRAWS_A_STEP if first_draw is None else first_draw
@@ -126,14 +126,14 @@ def must_roll_whole(env: object, split: str) -> bool:
 
 
 class _Row(Struct, frozen=True, kw_only=True):
-    """An item of the selection split in a trial."""
+    """An item of the selection split, in the form that a paired trial needs."""
 
     id: str
     item: Item
 
 
 def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, folder: str, first_draw: int) -> Judgement:
-    """Compare pairs of attempts until they decide or the limit of a night is reached; undecided means not accepted."""
+    """Compare pairs of attempts until they decide or the limit of pairs is reached; accept only if they decide so."""
     config = run.config
     metric, weight = GateMetric(config.gate_metric), config.gate_mixed_weight
     spent: list[BudgetSpent] = []
@@ -179,7 +179,7 @@ def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, fol
 
 
 def _roll_arms(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> list[RolloutResult]:
-    """Make one attempt for each (item, number, skill), in batches if the environment rolls out batches."""
+    """Make one attempt for each (item, draw number, skill), in batches if the environment rolls out batches."""
     split = run.config.selection_split
 
     def draw(number: int, skill: str) -> Draw:
@@ -197,10 +197,10 @@ def _roll_arms(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> 
 
 
 def _roll_rows(run: Run, rows: Sequence[_Row], skill: str, draw: Draw) -> dict[str, RolloutResult]:
-    """Make one attempt at each of these items, and return the results by id.
+    """Make one attempt at each of these items, and return the results by item id.
 
-    An environment that cannot roll out these items alone rolls out the whole split: once a round, since the results are
-    kept.
+    If the environment cannot roll out these items alone, the whole split is rolled out, once for each draw, because
+    results are kept.
     """
     names, everything = [row.id for row in rows], run.items[draw.split]
     if not must_roll_whole(run.env, draw.split) and len(rows) < len(everything):

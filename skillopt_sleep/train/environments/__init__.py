@@ -1,7 +1,7 @@
-"""Environments to train on: the built-in ones are files of this package, your own comes from a class or a file.
+"""Environments to train on: the built-in ones are files of this package; the user's own come from a class or a file.
 
-This module turns whatever the user names (an object, a class with options, ``my_env.py``, an adapter written for the
-reference) into a ``SkillEnv``, and runs one checked attempt of it.
+This module makes a ``SkillEnv`` from what the user names: an object, a class with options, ``my_env.py``, or an
+adapter written for the reference implementation. It also makes one attempt in an environment and checks the result.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ OPTIONAL = (
 
 
 def as_env(env: object) -> SkillEnv:
-    """Return an object as an environment; an adapter of the reference is wrapped.
+    """Return an object as an environment; an adapter of the reference implementation is wrapped.
 
-    Raises ``UsageError`` naming the methods it lacks.
+    Raises ``UsageError`` naming the methods that the object lacks.
     """
     if isinstance(env, SkillEnv):
         return env
@@ -64,9 +64,9 @@ def as_env(env: object) -> SkillEnv:
 def load_environment(
     file: str, options: Mapping[str, Json], folder: Path | None = None, *, config: Mapping[str, Any] | None = None
 ) -> SkillEnv:
-    """Make the environment that a file defines: ``my_env.py``, or ``my_env.py:MyEnv`` if it defines several.
+    """Make the environment that a file defines: ``my_env.py``, or ``my_env.py:MyEnv`` if the file defines several.
 
-    A folder stands for its ``adapter.py``.
+    If ``file`` is a folder, its ``adapter.py`` is loaded.
 
     A relative path starts at ``folder``; ``config`` as in ``make_environment``. Raises ``UsageError`` naming the file.
     """
@@ -82,7 +82,7 @@ def load_environment(
 def make_environment(
     maker: object, options: Mapping[str, Json], where: str, *, config: Mapping[str, Any] | None = None
 ) -> SkillEnv:
-    """Call a class or function with options; an adapter class also gets the arguments a training ``config`` has.
+    """Return the environment that a class or function makes from options; an adapter also gets values of ``config``.
 
     Raises ``UsageError`` naming an unknown option.
     """
@@ -113,7 +113,7 @@ def make_environment(
 
 
 def set_up(env: SkillEnv, config: Mapping[str, Any], optimizer: ChatClient, target: ChatClient) -> None:
-    """Call the environment's ``setup``, if it has one, with the flat config and the clients of a run."""
+    """Call the environment's ``setup``, if there is one, with the config as a flat dict and the clients of a run."""
     setup = getattr(env, "setup", None)
     if callable(setup):
         with report_mistakes(f"setup of the environment {env.name!r}"):
@@ -127,7 +127,7 @@ def load_split(env: SkillEnv, split: str) -> list[Item]:
 
 
 def roll_out(env: SkillEnv, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
-    """Attempt one item and check the result.
+    """Attempt one item, and return the checked result.
 
     Raises what the client raises, and ``UsageError`` for a mistake of the environment.
     """
@@ -150,9 +150,9 @@ def run_rollout(
     verbose: bool = False,
     stage_label: str = "rollout",
 ) -> list[RolloutResult]:
-    """Attempt every item once, outside of any run: no ledger, no retry, no cap. The results are in the items' order.
+    """Attempt every item once, without the ledger, retries and caps of a run; return the results in the items' order.
 
-    An attempt that lost a call comes back unmeasured. Raises as ``roll_out`` does, and ``FatalBackend``.
+    An attempt that lost a call is returned as unmeasured. Raises what ``roll_out`` raises, and ``FatalBackend``.
     """
     wrapped, backend = as_env(env), as_backend(target_client, "target")
     if callable(getattr(wrapped, "rollout_batch", None)):
@@ -175,22 +175,22 @@ def run_rollout(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DirectAsk:
-    """A ``ports.Ask`` that calls a backend directly: no ledger, no retry, no cap."""
+    """A ``ports.Ask`` that calls a backend directly, without ledger, retries and caps."""
 
     backend: Backend
 
     @property
     def model(self) -> str:
-        """The model asked for."""
+        """The name of the model that is asked."""
         return self.backend.model
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:  # noqa: ARG002  a ledger would book it
-        """Ask the backend."""
+        """Return the backend's reply to a prompt."""
         return self.backend.complete(prompt)
 
 
 class _DuckTypedEnv(SkillEnv):
-    """Wraps an object that has the methods of an environment, but not its base class."""
+    """Wraps an object that has the methods of an environment without being a ``SkillEnv``."""
 
     def __init__(self, env: object) -> None:
         self._env = env
@@ -203,10 +203,10 @@ class _DuckTypedEnv(SkillEnv):
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Import a file under a name of its own; its folder and the one above are on the import path meanwhile.
+    """Import a file under a unique name, with its folder and the folder above on the import path meanwhile.
 
-    A file of a package is imported as ``compat.envs.FOLDER.FILE``, so that its relative imports work, and those by that
-    full name too.
+    A file of a package is imported as ``compat.envs.FOLDER.FILE``, so that relative imports and imports by that full
+    name work.
     """
     path = path.resolve()
     name = f"skillopt_sleep_env_{sha256(str(path).encode())[:12]}"
@@ -232,14 +232,14 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _is_in_package(path: Path) -> bool:
-    """Tell whether a file belongs to a package: ``__init__.py`` beside it, or imports that only work in one."""
+    """Tell whether a file belongs to a package: by ``__init__.py`` beside it, or by imports that need a package."""
     if not (path.parent.name.isidentifier() and path.stem.isidentifier()):
         return False
     return (path.parent / "__init__.py").is_file() or bool(_PACKAGED.search(path.read_text("utf-8", "replace")))
 
 
 def _import_from_package(path: Path) -> ModuleType:
-    """Import a file as part of its folder, in place of another folder of that name imported before."""
+    """Import a file as a module of its folder, after forgetting any other folder of that name imported before."""
     package = f"{ENVIRONMENTS}.{path.parent.name}"
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
         del sys.modules[name]
@@ -251,7 +251,7 @@ def _import_from_package(path: Path) -> ModuleType:
 
 
 def _find_in_module(module: ModuleType, name: str, path: Path) -> object:
-    """Return what a file offers: the name asked for, ``ENVIRONMENT``, or the only environment class it defines."""
+    """Return what a module defines: the requested name, ``ENVIRONMENT``, or the only environment class in its file."""
     if name:
         if not hasattr(module, name):
             raise UsageError(f"{path} has no {name!r}{suggest_name(name, vars(module))}")

@@ -25,11 +25,11 @@ from skillopt_sleep.train.splits import SPLITS, parse_ratio, split_items
 
 
 class ChecksEnv(SkillEnv):
-    """Tasks from a task file (`skillopt-sleep harvest --tasks-out` writes one), replayed in text.
+    """An environment of tasks from a task file (`skillopt-sleep harvest --tasks-out` writes one), replayed in text.
 
-    Pass three lists, or a task file as ``data``: tasks pinned to a split stay there with their near-duplicates, the
-    others are dealt by ``ratio``. The optimizer sees the person's own words about a wrong answer and the accepted
-    answer, but checks, rubrics and verdicts only with ``show_checks``: an edit that quotes the examiner proves nothing.
+    Pass three lists, or a task file as ``data``. Tasks pinned to a split stay there with their near-duplicates; other
+    tasks are dealt by ``ratio``. The optimizer sees the user's own words about a wrong answer, and the accepted answer.
+    It sees checks, rubrics and verdicts only with ``show_checks``: an edit that quotes the examiner proves nothing.
     Raises ``UsageError`` for a file or reference that cannot be used.
     """
 
@@ -70,34 +70,34 @@ class ChecksEnv(SkillEnv):
             find_judge(task, self._judges)
 
     def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:  # noqa: ARG002
-        """Keep the optimizer's client, which judges rubrics."""
+        """Keep the optimizer's client, which is asked to judge by rubrics."""
         self._optimizer = optimizer_client
 
     def traits(self) -> dict[str, Any]:
-        """Return what changes a run, the options of judges included; the items have a digest of their own."""
+        """Return the options that change a run's scores, judges' options included; items have a digest of their own."""
         judges = {"judges": digest_of(self._configured)} if self._configured else {}
         return {"show_checks": self._show_checks, **judges}
 
     def get_initial_skill(self) -> str:
-        """Return the ``initial_skill`` given, "" by default."""
+        """Return the environment's ``initial_skill``, by default ""."""
         return self._initial_skill
 
     def get_items(self, split: str) -> list[Item]:
-        """Return the tasks of a split, as plain data."""
+        """Return the tasks of a split as dicts."""
         if split not in self._splits:
             raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}")
         return [msgspec.to_builtins(task) for task in self._splits[split]]
 
     def get_task_types(self) -> list[str]:
-        """Return the kinds of references that occur."""
+        """Return the kinds of references that the tasks have."""
         return list(dict.fromkeys(_get_task_type(task) for task in self._tasks.values()))
 
     def calls_of(self, item: Item) -> int:
-        """Return 1, or 2 if the judge may ask a model."""
+        """Return the most calls of an attempt at this item: 1, or 2 if the judge may ask a model."""
         return 1 + may_ask_model(self._tasks[str(item["id"])].reference)
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
-        """Replay the task under the skill, and judge the answer."""
+        """Replay the task under the skill, and return the judged answer as a result."""
         task = self._tasks[str(item["id"])]
         document = Document(kind=DocumentKind.SKILL, path="SKILL.md", whole=True, content=skill.encode())
         candidate = Candidate(documents=(document,))
@@ -146,7 +146,7 @@ def _read_tasks(path: Path) -> tuple[TaskRecord, ...]:
 
 
 def _deal(tasks: Sequence[TaskRecord], ratio: str, seed: int) -> dict[str, tuple[TaskRecord, ...]]:
-    """Deal tasks by ratio, whole groups together; a group with pinned tasks goes to the most sealed of their splits."""
+    """Deal groups of near-duplicate tasks by ratio; a group pinned to several splits goes to the one nearest test."""
     parse_ratio(ratio)
     pins: dict[str, Split] = {}
     sealed = list(Split)

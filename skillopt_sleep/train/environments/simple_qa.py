@@ -30,18 +30,18 @@ from skillopt_sleep.train.splits import (
 )
 
 Scorer: TypeAlias = Callable[[str, Item], float | tuple[float, float]]
-"""Scores an answer to an item: returns (hard, soft), or soft alone, where hard is 1 from ``pass_at`` on."""
+"""A function that scores an answer to an item: it returns (hard, soft), or soft alone (right from ``pass_at`` on)."""
 WRONG = "I do not know."
 """A wrong answer with which every scoring function is tried before the run."""
 
 
 class SimpleQAEnv(SkillEnv):
-    """Items with ``id``, ``question``, ``answers`` and optionally ``context``, ``choices``, ``task_type``.
+    """An environment of items with ``id``, ``question``, ``answers``, maybe ``context``, ``choices``, ``task_type``.
 
     Pass three lists, or ``data``: a folder with train/, val/ and test/, or one file and a ``ratio``. ``scoring`` is
-    ``exact``, ``f1``, ``regex``, ``multiple_choice``, ``numeric``, ``contains``, or a function; an item may override it
-    by its own ``scoring``. ``notes`` lists what was left out of the data, or is in two splits. Raises ``UsageError``
-    naming an item whose reference no answer could meet.
+    ``exact``, ``f1``, ``regex``, ``multiple_choice``, ``numeric``, ``contains``, or a function; an item's own
+    ``scoring`` overrides it. ``notes`` says which items were left out of the data, and which are in two splits. Raises
+    ``UsageError`` naming an item whose reference no answer could match.
     """
 
     name = "simple_qa"
@@ -81,11 +81,11 @@ class SimpleQAEnv(SkillEnv):
         self._check()
 
     def get_initial_skill(self) -> str:
-        """Return the ``initial_skill`` given, "" by default."""
+        """Return the environment's ``initial_skill``, by default ""."""
         return self._initial_skill
 
     def traits(self) -> dict[str, Any]:
-        """Return the options that change a score, besides the items."""
+        """Return the options that change a score; the items are not among them."""
         return {
             "scoring": self._scoring,
             "tolerance": self._tolerance,
@@ -94,15 +94,15 @@ class SimpleQAEnv(SkillEnv):
         }
 
     def get_items(self, split: str) -> list[Item]:
-        """Return the items of a split. Raises ``UsageError`` if the data have none."""
+        """Return the items of a split. Raises ``UsageError`` if the split has none."""
         return list(self._splits.require(split))
 
     def get_task_types(self) -> list[str]:
-        """Return every ``task_type`` of the items, in order of appearance."""
+        """Return every ``task_type`` of the items, in the order in which they first occur."""
         return list(dict.fromkeys(str(item["task_type"]) for item in self._list_items() if item.get("task_type")))
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
-        """Ask the question once, and score the answer."""
+        """Ask the item's question once, and return the scored answer as a result."""
         question, answers = get_question(item), get_answers(item)
         context, choices = str(item.get("context") or "").strip(), _read_choices(item)
         document = Document(kind=DocumentKind.SKILL, path="SKILL.md", whole=True, content=skill.encode())
@@ -134,7 +134,7 @@ class SimpleQAEnv(SkillEnv):
         )
 
     def _score(self, text: str, item: Item) -> tuple[float, float, str]:
-        """Return the hard and soft score, and the reason for a wrong answer."""
+        """Return the hard score, the soft score, and the reason if the answer is wrong."""
         if not callable(self._scoring):
             score = score_answer(text, self._make_expected(item))
             return score.hard, score.soft, score.rationale
@@ -163,7 +163,7 @@ class SimpleQAEnv(SkillEnv):
         )
 
     def _check(self) -> None:
-        """Raise ``UsageError`` for items that could never be scored; try a scoring function on every item."""
+        """Raise ``UsageError`` for an item that could never be scored; call a scoring function once on every item."""
         check_ids(
             self._list_items(), [f"{split}[{index}]" for split in SPLITS for index in range(len(self._splits[split]))]
         )
@@ -192,7 +192,7 @@ class SimpleQAEnv(SkillEnv):
 
 
 def _check_answers(item: Item) -> None:
-    """Raise ``UsageError`` for an item without answers, or with one that is neither a text nor a number."""
+    """Raise ``UsageError`` for an item without answers, or with an answer that is neither a text nor a number."""
     if not get_answers(item):
         near = suggest_name("answers", [name for name in item if name not in ANSWERS])
         raise UsageError(f"item {item['id']!r} has no answer to compare with: it needs 'answers'{near}")
@@ -229,7 +229,7 @@ def _read_scoring(name: object, where: str) -> Scoring:
 
 
 def _read_choices(item: Item) -> Mapping[str, str]:
-    """Return the texts of a multiple choice by letter: a list gets A, B, C …; an object keeps its letters."""
+    """Return an item's choices as texts by letter: a list gets the letters A, B, C …; an object keeps its letters."""
     found = item.get("choices") or item.get("options") or ()
     if isinstance(found, Mapping):
         return {str(letter).strip().upper(): str(text) for letter, text in found.items()}
@@ -237,7 +237,7 @@ def _read_choices(item: Item) -> Mapping[str, str]:
 
 
 def _describe_overlap(given: Splits) -> tuple[str, ...]:
-    """Return notes on near-duplicates across the given lists, which are used as they are."""
+    """Return notes on near-duplicates in different splits of the given lists; the lists are used as they are."""
     try:
         check_ids([item for split in SPLITS for item in given[split]], "items")
         return tuple(note.replace("left out", "kept, though") for note in remove_repeats(given).notes)
