@@ -31,58 +31,58 @@ from skillopt_sleep.model.rollout import Assignment
 
 CHARS_PER_TOKEN = 4
 EXPECTED_OUTPUT_TOKENS = 600
-"""The fewest tokens expected of an answer, even if those before it were shorter."""
+"""Minimum tokens expected of an answer, even if all earlier answers were shorter."""
 EXPECTED_WORK_TOKENS = 15_000
-"""The fewest tokens expected of an agent's work: two or three requests with instructions and tools."""
+"""Minimum tokens expected of an agent's work: two or three requests with instructions and tools."""
 FIRST_OUTPUT_TOKENS = 32_000
-"""Tokens reserved for the first answer of its kind: few models write more unless they are asked to."""
+"""Tokens reserved for the first answer of a kind; few models write more unless they are asked to."""
 FIRST_WORK_TOKENS = 150_000
-"""Tokens reserved for the first work of an agent, before any of its kind is known."""
+"""Tokens reserved for the first work of an agent, while none of its kind has been measured."""
 EXPECTED_PUT_BACK_TOKENS, FIRST_PUT_BACK_TOKENS = 100_000, 300_000
-"""The same two for an agent that resumes a session: each of its requests carries the whole conversation."""
+"""Tokens expected of, and at first reserved for, an agent that resumes a session and resends it with each request."""
 MINUTES_GRACE = 30.0
-"""Seconds after the cap on minutes at which a call that began before it is ended."""
+"""Seconds after the cap on minutes at which a call that is still running is ended."""
 LOOK_AGAIN = 1.0
-"""Seconds after which a call that waits for room checks the time again."""
+"""Seconds after which a call that waits for room in the budget checks the time again."""
 HEADROOM = 2.0
-"""How many times the price of the dearest earlier call one call may cost, if enough is left."""
+"""Multiple of the dearest earlier call's price that one call may cost, if enough money is left."""
 
 
 class SendOnce(Protocol):
-    """Makes one attempt, the ``number``-th for this prompt, counted from 1."""
+    """A function that makes one attempt at a call, the ``number``-th for this prompt, counted from 1."""
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
-        """Raise what ``ports.Ask`` raises."""
+        """Send the prompt once and return the reply. Raises the errors of ``ports.Ask``."""
 
 
 class Need(Struct, frozen=True, kw_only=True):
     """The tokens and dollars that a call needs."""
 
     least_tokens: float
-    """The fewest tokens with which the call is worth sending."""
+    """Minimum tokens that must be left for the call to be worth sending."""
     tokens: float
-    """The tokens to reserve for the call."""
+    """Number of tokens to reserve for the call."""
     least_usd: float
     price_known: bool
 
 
 class Reservation(Struct, frozen=True, kw_only=True):
-    """What one call in flight may take."""
+    """The tokens and dollars reserved for one call in flight."""
 
     tokens: float
     usd: float
     bound: float | None = None
-    """The dollars that an agent CLI may be given as its own cap, None when there is no such cap."""
+    """The dollars that an agent CLI gets as its own cap, or None when there is no such cap."""
     first: bool = False
-    """Whether no price is known yet for calls of this kind."""
+    """Whether no price of this kind of call is known yet."""
     whole: bool = True
-    """Whether the reservation is all the money that is left."""
+    """Whether the reservation takes all the money that is left."""
     line: str = ""
-    """The model that is called; see ``Budget.reserve``."""
+    """The name of the model that is called; see ``Budget.reserve``."""
 
 
 class _CallKind:
-    """The most that calls of one kind (model; question, work or put back) have taken. Not safe for threads."""
+    """The maximum that calls of one kind (model; question, work or put back) have taken. Not safe for threads."""
 
     def __init__(self) -> None:
         self._answered = self._priced = False
@@ -91,11 +91,11 @@ class _CallKind:
 
     @property
     def is_free(self) -> bool:
-        """Whether calls of this kind were answered, and none named a price above zero."""
+        """Whether calls of this kind were answered without a price above zero."""
         return self._answered and self._usd == 0.0
 
     def estimate(self, prompt: Prompt, *, usual_usd: float) -> Need:
-        """Return what one more call needs; ``usual_usd`` is the price for a kind whose own is unknown."""
+        """Return the need of one more call; ``usual_usd`` is its price while no price of this kind is known."""
         sent = _count_sent(prompt)
         least = sent + max(self._beyond_prompt, EXPECTED_OUTPUT_TOKENS)
         reserved = least
@@ -112,7 +112,7 @@ class _CallKind:
         return Need(least_tokens=least, tokens=reserved, least_usd=usd, price_known=known)
 
     def learn(self, prompt: Prompt, *, tokens: int, usd: float | None, answered: bool) -> None:
-        """Note what a call took, ``usd`` None if no price was named; a lost call may have taken something too."""
+        """Note what a call took, with ``usd`` None for no known price; a lost call may have cost something too."""
         self._answered = self._answered or answered
         self._priced = self._priced or usd is not None
         self._beyond_prompt = max(self._beyond_prompt, tokens - _count_sent(prompt))
@@ -120,10 +120,11 @@ class _CallKind:
 
 
 class Budget:
-    """The caps, and what has been spent against them. Safe for several threads.
+    """The caps of a night, and the spending that counts against them. Safe for several threads.
 
-    ``spent`` is what earlier processes of this sitting have paid; the minutes are those of this process. ``day`` is
-    what this night shares with others, as it is now. ``workers`` calls share what is left.
+    ``spent`` is the spending of earlier processes of this sitting, but minutes are those of this process. ``day`` is
+    the allowance that this night shares with others, as it is now. ``workers`` is the number of calls that share what
+    is left.
     """
 
     def __init__(
@@ -142,14 +143,14 @@ class Budget:
 
     @property
     def spent(self) -> Spend:
-        """What has been spent so far, with the seconds on the clock."""
+        """The spending so far, with the seconds that have passed."""
         return replace(self._spent, seconds=self._clock.monotonic() - self._started)
 
     def reserve(self, prompt: Prompt, *, line: str = "", priced: bool = True) -> Reservation:
-        """Reserve room for one call; wait for those in flight if it could fit when they have ended.
+        """Reserve room for one call; wait while calls are in flight after which it could fit.
 
-        ``line`` names the model, because models differ in price; ``priced`` tells whether it may have one. Raises
-        ``BudgetSpent`` that names the cap and how to raise it.
+        ``line`` names the model, because models differ in price; ``priced`` tells whether the call may have a price.
+        Raises ``BudgetSpent``, which names the cap and how to raise it.
         """
         with self._changed:
             kind = self._find_kind(line, prompt)
@@ -172,9 +173,9 @@ class Budget:
         reply: Reply | None,
         error: BackendError | BudgetSpent | None = None,
     ) -> None:
-        """Book the outcome of a reserved call.
+        """Add the outcome of a reserved call to the spending.
 
-        A lost call counts, with whatever it cost; one that was never sent does not.
+        A lost call counts, with whatever it cost; a call that was never sent does not.
         """
         usage = reply.usage if reply else Usage()
         tokens = usage.input_tokens + usage.output_tokens
@@ -211,7 +212,7 @@ class Budget:
         return replace(prompt, within=Bounds(seconds=left + MINUTES_GRACE, usd=prompt.within.usd))
 
     def require_time(self, seconds: float) -> None:
-        """Raise ``BudgetSpent`` if the minutes end before so many seconds have passed."""
+        """Raise ``BudgetSpent`` if the cap on minutes is reached within this number of seconds."""
         spent = self.spent
         if spent.seconds + seconds > self.caps.minutes * 60.0:
             raise BudgetSpent(
@@ -227,7 +228,7 @@ class Budget:
         return self._kinds.setdefault((line, form), _CallKind())
 
     def _require_possible(self, need: Need, spent: Spend) -> None:
-        """Raise ``BudgetSpent`` when the call would not fit even if nothing else were in flight."""
+        """Raise ``BudgetSpent`` when the call would not fit even if no other call were in flight."""
         cap = self._find_blocking(self.caps, need, spent)
         if cap is not None:
             raise BudgetSpent(
@@ -257,7 +258,7 @@ class Budget:
         return f"{spent.calls} calls{in_flight}, {spent.tokens:,} tokens, {spent.usd:.2f} USD"
 
     def _add_to_day(self, day: Allowance, spent: Spend) -> Spend:
-        """Return what the day has spent with what this process has spent."""
+        """Return the day's spending of all nights, with the spending of this process added."""
         before = self._before
         return day.after(
             Spend(
@@ -269,7 +270,7 @@ class Budget:
         )
 
     def _find_room(self, need: Need, spent: Spend, *, priced: bool) -> Reservation | None:
-        """Return what can be reserved for a call beside those in flight, None when it has to wait for them."""
+        """Return a reservation for a call beside those in flight, or None when the call has to wait for them."""
         tokens, usd = self.caps.tokens - spent.tokens, self.caps.usd - spent.usd
         if self._day is not None:
             whole = self._add_to_day(self._day, spent)
@@ -294,21 +295,21 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgeted:
-    """Reserves budget for a call, sends it and books the outcome.
+    """Reserves budget for a call, sends the call and books its outcome.
 
-    A call that an agent CLI stopped at its share of the money is sent again with a larger share if there is more.
+    A call that an agent CLI stopped at its share of the money is sent again with a larger share, if there is one.
     """
 
     budget: Budget
     send: SendOnce
     progress: Progress | None = None
     line: str = ""
-    """The model that is called; see ``Budget.reserve``."""
+    """The name of the model that is called; see ``Budget.reserve``."""
     priced: bool = True
-    """Whether the backend may name a price."""
+    """Whether the backend may name a price for a call."""
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
-        """Send once, within the caps."""
+        """Send the prompt within the caps and return the reply. Raises ``BudgetSpent`` and the errors of ``send``."""
         while True:
             reserved = self.budget.reserve(prompt, line=self.line, priced=self.priced)
             try:

@@ -1,7 +1,7 @@
-"""Build the chain that every model call passes: ledger, retry, budget, limiter, recorder, then the backend.
+"""Builds the chain that every model call passes: ledger, retry, budget, limiter, recorder, then the backend.
 
-Retry is outside budget and limiter: every attempt is counted and paid from the caps, and none holds a slot while it
-waits.
+Retry comes before budget and limiter: every attempt is counted and paid from the caps, and no attempt occupies a slot
+while it waits.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 SAME_TIME = 1.0
-"""Seconds by which the measured time of a run that ends at its deadline may fall short of it."""
+"""Seconds by which the measured time of a run may fall short of the deadline that ended it."""
 ATTEMPTS = 4
 ATTEMPTS_AFTER_TIMEOUT = 2
-"""Attempts for a call that timed out: one timeout may be bad luck, worth one more deadline, not three."""
+"""Maximum attempts at a call that timed out: one timeout may be bad luck, worth one more try, not two."""
 OPTIONAL_PHASES = frozenset({"label"})
-"""Phases that a night can do without, and that come before those it needs."""
+"""Phases that a night can do without, and that come before the phases it needs."""
 FIRST_WAIT = 1.0
 LONGEST_WAIT = 60.0
-"""The longest wait before a retry, in seconds; ``FIRST_WAIT`` is the average wait before the first one."""
+"""Maximum seconds before a retry; ``FIRST_WAIT`` is the average wait before the first retry."""
 
 
 def chain(
@@ -75,11 +75,11 @@ def chain(
     redactor: Redactor | None = None,
     versions: Mapping[Role, str] | None = None,
 ) -> Mapping[Role, Ask]:
-    """Return each role's way to its backend; all roles share one budget and one limiter.
+    """Return for each role the function that calls its backend; all roles share one budget and one limiter.
 
-    ``versions`` of the roles' command lines are noted in their replies.
+    Replies record the ``versions`` of the roles' command lines.
 
-    Each model has a breaker of its own: another model that answers does not show that this one is alive.
+    Each model has its own breaker, because an answer of one model does not show that another model is available.
     """
     budget = Budget(caps, ledger.spent(), clock, day, workers=workers)
     footprint = max((backend.footprint for backend in backends.values() if isinstance(backend, RunsLocally)), default=0)
@@ -110,7 +110,7 @@ def chain(
 
 
 class Breaker:
-    """Ends the night after ``limit`` lost calls in a row, over all threads."""
+    """Ends the night after ``limit`` lost calls in a row, counted over all threads."""
 
     def __init__(self, limit: int = 4) -> None:
         self._limit = limit
@@ -119,22 +119,22 @@ class Breaker:
         self._lock = threading.Lock()
 
     def note_answer(self) -> None:
-        """Forget the losses: the backend is alive."""
+        """Reset the count of lost calls: the backend is available."""
         self._lost = 0
         self._in_doubt = False
 
     def count_attempts(self, most: int, phase: str) -> int:
-        """Return how often a call of this phase may be tried; ``most`` is the number without the breaker.
+        """Return the maximum attempts at a call of this phase; ``most`` is the maximum without the breaker.
 
-        An optional call leaves the last attempt to the call after it, which shows whether the backend is down or only
-        the optional prompt fails. So both together ask a backend that is down as often as one call alone.
+        An optional call leaves its last attempt to the next call, which shows whether the backend is down or only the
+        optional prompt fails. So both calls together ask a backend that is down only as often as one call alone.
         """
         if self._in_doubt:
             return 1
         return max(1, most - 1) if phase in OPTIONAL_PHASES else most
 
     def note_loss(self, error: TransientBackend, phase: str = "") -> None:
-        """Count a call that every attempt lost. Raises ``BackendUnusable`` at the limit."""
+        """Count a call of which every attempt was lost. Raises ``BackendUnusable`` at the limit."""
         with self._lock:
             self._in_doubt = self._in_doubt or phase in OPTIONAL_PHASES
             self._lost += 1
@@ -147,9 +147,9 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:
-    """Tries up to ``ATTEMPTS`` times, with jittered exponential waits; a provider's retry-after is honoured.
+    """Makes up to ``ATTEMPTS`` attempts, with random exponential waits that respect a provider's retry-after.
 
-    A prompt that is too long is not tried again, nor a session that cannot be resumed; ``Breaker.count_attempts`` says
+    A prompt that is too long and a session that cannot be resumed are not tried again; ``Breaker.count_attempts`` says
     when a call is tried less often.
     """
 
@@ -159,10 +159,10 @@ class Retried:
     first_wait: float = FIRST_WAIT
     """Seconds before the first retry, on average; each later wait is twice as long."""
     before_wait: Callable[[float], None] = lambda _: None
-    """Called with the seconds of each wait before it begins; what it raises is passed on."""
+    """Function that is called with the seconds of each wait before the wait begins; its errors are passed on."""
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Answer the prompt, or raise the last attempt's error."""
+        """Return the reply to the prompt, or raise the error of the last attempt."""
         number = 1
         while True:
             try:
@@ -192,29 +192,29 @@ class Retried:
 
 
 class Send(Protocol):
-    """Answers a prompt, trying again where that helps."""
+    """A function that answers a prompt, with further attempts where they help."""
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Raise what ``ports.Ask`` raises."""
+        """Send the prompt and return the reply. Raises the errors of ``ports.Ask``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledgered:
-    """The ``ports.Ask`` of one role: answers from the ledger, or sends.
+    """The ``ports.Ask`` of one role: answers a prompt from the ledger, or sends it.
 
-    Two threads that ask the same thing at once share one call: the second waits for the first one's reply.
+    Two threads that ask the same prompt at once share one call: the second waits for the reply to the first.
     """
 
     role: Role
     model: str
-    """The name that replies are stored under."""
+    """The name under which replies are stored."""
     ledger: Ledger
     send: Send
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _asking: dict[tuple[str, int], threading.Lock] = field(default_factory=dict)
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Answer one prompt."""
+        """Return the stored reply to a prompt, or send the prompt."""
         with self._hold((prompt.digest, prompt.sample)):
             known = self.ledger.find(self.role, prompt, self.model)
             if known is not None:
@@ -238,24 +238,24 @@ class Ledgered:
 class Recorded:
     """Makes one request to the backend and records its outcome, tokens, price and time.
 
-    A reply and its price are committed in one step, before anyone sees them: a night killed between two calls neither
-    loses nor repeats one.
+    A reply and its price are committed in one step before the reply is used: a night killed between two calls neither
+    loses nor repeats a call.
     """
 
     role: Role
     model: str
-    """The name that replies are stored under."""
+    """The name under which replies are stored."""
     backend: Backend
     ledger: Ledger
     clock: Clock
     redactor: Redactor | None = None
-    """Removes secrets from prompts, replies and error messages; None when there can be none."""
+    """Removes secrets from prompts, replies and error messages, or None when there can be no secrets."""
     versions: Mapping[Role, str] = field(default_factory=dict)
-    """The version of each role's command line, once it was checked."""
+    """The version of each role's command line, as far as it was checked."""
     _told: HoldsReplies | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Find out once whether the backend is to be told of stored replies."""
+        """Find out, once, whether the backend must be told when a reply is stored."""
         object.__setattr__(self, "_told", self.backend if isinstance(self.backend, HoldsReplies) else None)
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
@@ -295,9 +295,9 @@ class Recorded:
 
 
 def _send(backend: Backend, prompt: Prompt) -> Reply:
-    """Give an assignment to the agent behind the backend, any other prompt to the model.
+    """Give an assignment to the backend's agent, or any other prompt to its model; return the reply.
 
-    A reply that the backend fails to read is a lost call like any other: counted, and no reason to end the night.
+    A reply that the backend cannot read is a lost call like any other: it is counted, and does not end the night.
     """
     if isinstance(prompt, Assignment):
         if not isinstance(backend, Agent):

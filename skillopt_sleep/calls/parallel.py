@@ -1,4 +1,4 @@
-"""Work in parallel: a pool of threads, and a limit on the calls in flight.
+"""Runs work in parallel: a pool of threads, and a limit on the calls in flight.
 
 The limit falls when the provider is overloaded, or when this machine runs short of memory: an agent CLI is a process of
 a few hundred megabytes.
@@ -22,22 +22,22 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 RESERVE = 256 * 2**20
-"""Bytes of free memory that are left for everything else on the machine."""
+"""Bytes of free memory that calls leave to other programs on the machine."""
 LIMIT, USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-"""The files with a container's own memory limit, and the memory it uses."""
+"""Files with a container's memory limit and the memory that the container uses."""
 CALM = 10
-"""Answers in a row after which the limit on calls in flight rises by one."""
+"""Number of answers in a row after which the limit on calls in flight rises by one."""
 GROWING = 3.0
-"""Seconds in which a new process takes its memory; until then the limiter counts it as still to be taken."""
+"""Seconds in which a new process takes its memory; until then, the limiter treats that memory as taken."""
 
 
 class Pool:
-    """``ports.Parallel`` over at most ``workers`` threads.
+    """A ``ports.Parallel`` with at most ``workers`` threads.
 
-    When one item raises, no other is started; those already running finish, because their replies are paid for and
-    stored. Then the most serious error is raised, else that of the earliest item. Only ``Awaiting`` ends nothing: all
-    items are asked, and the one that counts most missing answers is raised at the end. An interrupt of the waiting
-    thread calls ``on_interrupt``, which must end the running items, and is passed on.
+    When the work on one item raises an error, no other item is started; running ones finish, because their replies are
+    paid for and stored. Then the most serious error is raised, or that of the earliest item. Only ``Awaiting`` ends
+    nothing: all items are worked on, and the error that counts most missing answers is raised at the end. An interrupt
+    of the waiting thread calls ``on_interrupt``, which must end the running items, and is passed on.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Pool:
         self._on_interrupt = on_interrupt
 
     def __call__(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Apply ``work`` to every item."""
+        """Apply ``work`` to every item and return the results in the order of the items."""
         if not items:
             return []
         stop = threading.Event()
@@ -86,7 +86,7 @@ class Pool:
 
 
 def read_free_memory() -> int:
-    """Return the bytes that new processes could take without swapping, within the limit of a container."""
+    """Return the bytes that new processes could use without swapping, within the limit of a container."""
     import psutil  # noqa: PLC0415  only for those who start children
 
     free = int(psutil.virtual_memory().available)
@@ -97,10 +97,11 @@ def read_free_memory() -> int:
 
 
 class Limiter:
-    """Allows between 1 and ``most`` calls in flight: half as many after an overload, one more after a calm time.
+    """Allows 1 to ``most`` calls in flight: half as many after an overload, one more after ``CALM`` answers in a row.
 
-    Each call takes ``footprint`` bytes of memory on this machine; no more run than fit into what is ``free``, but
-    always one. ``before_wait`` is called with the seconds of each wait before it begins; what it raises is passed on.
+    Each call takes ``footprint`` bytes of memory on this machine; only as many run as fit into the ``free`` memory, but
+    always one. ``before_wait`` is called with the seconds of each wait before the wait begins; its errors are passed
+    on.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class Limiter:
         self._changed = threading.Condition()
 
     def enter(self) -> None:
-        """Wait for a slot, and for a provider's retry-after to pass."""
+        """Wait for a slot, and until a provider's retry-after has passed."""
         while True:
             with self._changed:
                 wait = self._not_before - self._clock.monotonic()
@@ -139,7 +140,7 @@ class Limiter:
             self._clock.sleep(wait)
 
     def leave(self, error: BaseException | None) -> None:
-        """Free the slot and learn from how the call ended."""
+        """Free the slot, and adapt the limit to how the call ended."""
         with self._changed:
             self._in_flight -= 1
             if isinstance(error, RateLimited | Overloaded):
@@ -155,7 +156,7 @@ class Limiter:
             self._changed.notify()
 
     def _has_room(self) -> bool:
-        """Tell whether the memory for one more call is free, besides what recently started calls will still take."""
+        """Tell whether the memory for one more call is free, after what recently started calls will still take."""
         if not self._footprint or not self._in_flight:
             return True
         now = self._clock.monotonic()
@@ -166,15 +167,15 @@ class Limiter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limited:
-    """Sends a call while it holds a slot of the limiter."""
+    """Sends a call while the call occupies a slot of the limiter."""
 
     limiter: Limiter
     send: SendOnce
     admit: Callable[[Prompt], Prompt] = lambda prompt: prompt
-    """Prepares the prompt for being sent now; what it raises is passed on."""
+    """Prepares the prompt for being sent now; its errors are passed on."""
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
-        """Send once there is room."""
+        """Wait for a slot, then send the prompt and return the reply."""
         self.limiter.enter()
         error: BaseException | None = None
         try:

@@ -1,1 +1,1 @@
-"""When a night is due, the daemon, and the schedulers of each operating system."""
+"""Decides when a night is due, runs the daemon, and installs a schedule with the operating system's scheduler."""

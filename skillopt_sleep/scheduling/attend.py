@@ -1,6 +1,6 @@
-"""Runs the nights of a schedule that are due, one after the other.
+"""Runs the due nights of a schedule, one after the other.
 
-``due`` decides what is due. Who wakes the attendant, how often and how late, makes no difference to the nights.
+The module ``due`` decides which nights are due. Who starts the attendant, how often and how late, does not matter.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from skillopt_sleep.scheduling.due import (
 )
 
 STOPPED = 143
-"""Exit code recorded for a night that we stopped, whatever its own was."""
+"""Exit code recorded for a night that this program stopped, whatever exit code the night had."""
 BUSY = "another night is running"
-"""Why a night waits for another one, which is soon over."""
+"""The reason why a night has to wait while another night is running."""
 
 
 class Attempts(Protocol):
-    """Stores what became of each due. Every method raises ``DiskError`` only."""
+    """Stores the attempts at the night of each due date. Every method raises ``DiskError`` only."""
 
     def known(self, projects: tuple[str, ...]) -> Mapping[tuple[str, str], Attempt]:
-        """Return the latest attempts, by project and label of the due."""
+        """Return the latest attempts, by project and label of the due date."""
 
     def keep(self, attempt: Attempt) -> None:
-        """Store an attempt, replacing what was stored of it before."""
+        """Store an attempt in place of an earlier attempt at the same night."""
 
     def drop(self, attempt: Attempt) -> None:
         """Delete an attempt whose night was never started."""
 
     def note(self, project: str, due: str, why: str) -> None:
-        """Store why the night of a due has not begun yet."""
+        """Store why a night that is due has not begun yet."""
 
     def has_finished_night(self, project: str, since: datetime) -> bool:
         """Tell whether a night of the project that began after ``since`` has finished, whoever ran it."""
 
 
 class RunNight(Protocol):
-    """Runs nights."""
+    """A function that runs one night."""
 
     def __call__(self, schedule: Schedule, step: Step) -> int:
         """Start or resume a night; return its exit code, negative for a signal. Raises ``SleepError``."""
@@ -59,28 +59,28 @@ class RunNight(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Everything outside that an ``Attendant`` needs."""
+    """Everything that an ``Attendant`` uses from outside: the schedule, the clock, the log and others."""
 
     schedule: Callable[[], Schedule | None]
-    """Reads the schedule as it is now; returns the same object as long as it has not changed."""
+    """Reads the present schedule; returns the same object as long as the schedule has not changed."""
     attempts: Attempts
     run_night: RunNight
     clock: Clock
     zone: Callable[[], tzinfo]
-    """Returns the time zone of this machine as it is now."""
+    """Returns the present time zone of this machine."""
     find_obstacle: Callable[[Schedule], str]
-    """Returns why no night may begin now, "" when one may."""
+    """Returns why no night may begin now, or "" when one may."""
     log: Callable[[str], None]
-    """Takes one line for people."""
+    """Writes one line to the log for people."""
     publish: Callable[[datetime | None, str, str], None]
-    """Takes the state: the next wake, the project whose night runs, why a due night waits."""
+    """Publishes the state: the next time of waking, the project whose night runs, and why a due night waits."""
     read_last_words: Callable[[], str] = str
-    """Returns the last line that the last night printed as an error."""
+    """Returns the last line that the latest night printed as an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Quiet:
-    """A period in which nothing is due, as long as the schedule and the offset of the zone stay the same."""
+    """A period in which no night is due, as long as the schedule and the time zone's offset stay the same."""
 
     since: datetime
     until: datetime
@@ -89,10 +89,10 @@ class _Quiet:
 
 
 class Attendant:
-    """Looks whether a night is due, and runs it.
+    """Checks whether a night is due, and runs it.
 
-    ``salt`` makes the jitter different for each user; ``jitter`` switches it on. Raises nothing while looking: an error
-    is logged once, and the next look tries again.
+    ``salt`` makes the random delay different for each user; ``jitter`` switches the delay on. A check raises nothing:
+    an error is logged once, and the next check tries again.
     """
 
     def __init__(self, world: World, *, salt: str, jitter: bool = True) -> None:
@@ -106,10 +106,10 @@ class Attendant:
         self._noted: tuple[str, str, str] | None = None
         self.stopping = False
         self.code = 0
-        """Exit code of the last night that did not end well, 0 when all did."""
+        """Exit code of the last night that failed, or 0 when none did."""
 
     def look(self) -> bool:
-        """Run the due nights; return whether one is still due, because it may not begin yet or an error came up."""
+        """Run the due nights; return whether one is still due, because it may not begin yet or an error occurred."""
         try:
             if self._is_quiet():
                 return False
@@ -124,7 +124,7 @@ class Attendant:
         return bool(line)
 
     def find_wake_time(self, now: datetime) -> datetime | None:
-        """Return when the next night begins, jitter included; None when nothing is scheduled."""
+        """Return when the next night begins, its random delay included, or None when nothing is scheduled."""
         schedule, quiet = self._world.schedule(), self._quiet
         if schedule is None or not schedule.projects:
             return None
@@ -133,7 +133,7 @@ class Attendant:
         return self._compute_wake_time(schedule, now, self._world.zone())
 
     def _is_quiet(self) -> bool:
-        """Tell whether nothing can be due, without asking the database; at nearly every look that is so."""
+        """Tell whether no night can be due, without a query to the database; this is so at nearly every check."""
         quiet, now = self._quiet, self._world.clock.now()
         return (
             quiet is not None
@@ -151,7 +151,7 @@ class Attendant:
         return timedelta(minutes=schedule.jitter) if self._jitter else timedelta(0)
 
     def _run_due_nights(self) -> str:
-        """Run every night that is due; return why one could not begin, "" when none is due any more."""
+        """Run every night that is due; return why a due night could not begin, or "" when none is left."""
         while not self.stopping:
             schedule = self._world.schedule()
             step = self._choose_step(schedule) if schedule is not None else None
@@ -176,7 +176,7 @@ class Attendant:
         return step
 
     def _run_night(self, schedule: Schedule, step: Step) -> str:
-        """Run one night; return why it could not begin, "" when it did."""
+        """Run one night; return why it could not begin, or "" when it did."""
         world, before = self._world, step.before
         if before is not None and world.attempts.has_finished_night(step.project.project, before.started_at):
             self._record_end(replace(before, ended_at=world.clock.now(), code=0))  # it outlived the daemon
@@ -204,14 +204,14 @@ class Attendant:
         return ""
 
     def _note(self, step: Step, reason: str) -> None:
-        """Store once why the night of a due waits, so that the reason is known if it never begins."""
+        """Store, once, why a due night waits, so that the reason is known if the night never begins."""
         noted = (step.project.project, step.due.label, reason)
         if noted != self._noted:
             self._world.attempts.note(*noted)
             self._noted = noted
 
     def _record_end(self, attempt: Attempt) -> None:
-        """Remember an end before storing it: when it cannot be stored, the night has ended all the same."""
+        """Note the end of a night in memory, then store it: if storing fails, the night has ended all the same."""
         self._remember(attempt)
         self._world.attempts.keep(attempt)
 

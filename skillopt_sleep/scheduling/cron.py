@@ -1,7 +1,7 @@
-"""Installs two lines in the user's crontab, between two marks; every other byte of it stays as it is.
+"""Installs two lines in the user's crontab, between two marks; every other byte of the crontab stays as it is.
 
-Cron does not catch up a night that was slept through. So a second line asks once an hour, and leaves at once when
-there is nothing to catch up.
+Cron does not make up for a night during which the machine slept. So a second line starts this program once an hour; it
+ends at once when no night was missed.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from skillopt_sleep.scheduling.installer import Waking, read_errors, read_variab
 from skillopt_sleep.storage.files import make_folders, write_atomic
 
 LONGEST = 900
-"""Characters of a line; cron itself gives up at about a thousand."""
+"""Maximum characters of a line in the crontab; cron itself fails at about a thousand."""
 NEW_TABLE = " (there was no crontab before)"
 CUT_LINE = " (the line above had no end before)"
 SAVED_TABLE = "crontab.before"
-"""File of the data folder that keeps a crontab which could not be put back."""
+"""Name of the file in the data folder that saves a crontab which could not be restored."""
 TRIES = 3
-"""How often a change is started again because somebody else changed the crontab meanwhile."""
+"""Maximum tries of a change, which starts again when somebody else has changed the crontab meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """``Installer`` over ``crontab``."""
+    """The ``Installer`` that uses ``crontab``."""
 
     waking: Waking
 
     def render(self) -> Mapping[str, str]:
-        """Return what is added to the crontab."""
+        """Return the lines that are added to the crontab."""
         return {"crontab": add_block(b"", self._block(), self.waking.name).decode()}
 
     def find_obstacle(self) -> str:
-        """Ask whether the crontab can be read."""
+        """Return why the crontab cannot be read, or "" when it can."""
         try:
             self._read()
         except (UsageError, Refused) as error:
@@ -45,17 +45,17 @@ class Cron:
         return ""
 
     def install(self) -> Mapping[str, int]:
-        """Put our block into the crontab."""
+        """Add our block of lines to the crontab."""
         block = self._block()
         self._change(lambda table: add_block(table, block, self.waking.name))
         return {}
 
     def remove(self, folders: Mapping[str, int]) -> bool:  # noqa: ARG002
-        """Take our block out of the crontab."""
+        """Remove our block of lines from the crontab."""
         return self._change(lambda table: None if table is None else remove_block(table, self.waking.name))
 
     def check(self) -> str:
-        """Check that our block is in the crontab."""
+        """Return what is wrong when our block is not in the crontab, or ""."""
         try:
             table = self._read()
         except (UsageError, Refused) as error:
@@ -65,14 +65,14 @@ class Cron:
         return ""
 
     def read_environment(self) -> Mapping[str, str]:
-        """Return the variables that the crontab sets, besides the few of cron itself."""
+        """Return the variables that the crontab sets, and the few that cron itself sets."""
         given = {name: self.waking.env[name] for name in ("HOME", "LOGNAME", "USER") if name in self.waking.env}
         return {**given, "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin"} | read_variables(
             ["crontab", "-l"], self.waking.env
         )
 
     def _block(self) -> str:
-        """Build the lines between the marks. Raises ``UsageError`` for a command that is too long for cron."""
+        """Return the lines between the marks. Raises ``UsageError`` for a command that is too long for cron."""
         environment = [f"{name}={quote(value)}" for name, value in self.waking.environment.items() if name != "PATH"]
         command = " ".join([*environment, *map(quote, self.waking.argv), ">/dev/null 2>&1"])
         if len(command) > LONGEST:
@@ -88,7 +88,7 @@ class Cron:
         )
 
     def _read(self) -> bytes | None:
-        """Read the crontab, None when the user has none. Raises ``Refused`` when it cannot be read."""
+        """Return the user's crontab, or None when there is none. Raises ``Refused`` when it cannot be read."""
         done = run_program(["crontab", "-l"], self.waking.env)
         if done.returncode == 0:
             return done.stdout
@@ -97,9 +97,9 @@ class Cron:
         raise Refused(f"cannot read the crontab (crontab -l: {read_errors(done)}), so nothing was changed")
 
     def _change(self, change: Callable[[bytes | None], bytes | None]) -> bool:
-        """Replace the crontab by a changed one. Returns whether it changed.
+        """Replace the crontab by the result of ``change``; return whether it differs.
 
-        Raises ``Refused`` when somebody else keeps changing it, so that nothing of theirs is lost.
+        Raises ``Refused`` when somebody else keeps changing the crontab, so that none of their changes is lost.
         """
         before = self._read()
         for _ in range(TRIES):
@@ -116,9 +116,9 @@ class Cron:
         )
 
     def _write(self, before: bytes | None, after: bytes | None) -> None:
-        """Write a crontab and check that it is there; else put back the one before, and check that.
+        """Write a crontab and check the result; after a failure, restore the former one and check that.
 
-        Raises ``UsageError`` when the crontab was not taken, saying what is there now.
+        Raises ``UsageError`` for a failure, saying what the crontab is now.
         """
         wrong = self._set(after)
         if not wrong and self._is_now(after):
@@ -133,14 +133,14 @@ class Cron:
         raise UsageError(f"{failed}; {self._save(before)}")
 
     def _is_now(self, table: bytes | None) -> bool:
-        """Tell whether this is the present crontab, as far as can be known."""
+        """Tell whether the present crontab equals this one; return False when it cannot be read."""
         try:
             return self._read() == table
         except SleepError:
             return False
 
     def _save(self, table: bytes | None) -> str:
-        """Save a crontab that could not be put back, in a file; return where it is and how to restore it."""
+        """Save a crontab that could not be restored in a file; return text on where it is and how to restore it."""
         if table is None:
             return "there was none before: `crontab -r` removes what is there, once that works"
         folder = self.waking.data_dir
@@ -154,7 +154,7 @@ class Cron:
         return f"it is saved in {path}; to put it back: crontab {shlex.quote(str(path))}"
 
     def _set(self, table: bytes | None) -> str:
-        """Write a crontab; return what went wrong."""
+        """Write a crontab; return what went wrong, or ""."""
         command = ["crontab", "-r"] if table is None else ["crontab", "-"]
         try:
             done = run_program(command, self.waking.env, given=table or b"")
@@ -164,17 +164,17 @@ class Cron:
 
 
 def quote(word: str) -> str:
-    r"""Quote a word so that first cron and then the shell read it back.
+    r"""Quote a word so that it is the same word after cron and then the shell have read it.
 
-    Cron ends the command at ``%`` unless ``\`` stands before it, and removes that ``\``, except where another ``\``
-    stands before it; so each ``%`` gets a quoted piece of its own.
+    Cron ends the command at a ``%`` unless a ``\`` precedes it, and removes that ``\``, except after another ``\``; so
+    each ``%`` gets a quoted piece of its own.
     """
     quoted = "'" + word.replace("'", "'\\''") + "'"
     return quoted.replace("%", "''\\%")
 
 
 def add_block(table: bytes | None, block: str, name: str) -> bytes:
-    """Return the crontab with our block at its end, in place of an earlier one; None is no crontab."""
+    """Return the crontab with our block at its end, in place of an earlier one; ``table`` is None for no crontab."""
     rest = None if table is None else remove_block(table, name)
     note = NEW_TABLE if rest is None else ""
     glue = b""
@@ -184,9 +184,9 @@ def add_block(table: bytes | None, block: str, name: str) -> bytes:
 
 
 def remove_block(table: bytes, name: str) -> bytes | None:
-    """Return the crontab as it was before our block came, None when there was none; without a block, unchanged.
+    """Return the crontab as it was before our block was added, or None if there was none; without a block, unchanged.
 
-    Raises ``Refused`` for a block without an end: nobody knows then which lines are ours.
+    Raises ``Refused`` for a block without an end, because then nobody knows which lines are ours.
     """
     first, last = _make_first_mark(name).encode(), _make_last_mark(name).encode()
     pattern = rb"^" + re.escape(first) + rb"( \([^\n]*\))?\n(?:[^\n]*\n)*?" + re.escape(last) + rb"(?:\n|\Z)"
@@ -208,7 +208,7 @@ def remove_block(table: bytes, name: str) -> bytes | None:
 
 
 def _make_first_mark(name: str) -> str:
-    """Build the line before our block; crontabs of older versions hold exactly this text."""
+    """Return the line before our block; older versions of this program wrote exactly the same text."""
     return f"# >>> {name}: the nightly run; taken away by `skillopt-sleep unschedule` >>>"
 
 

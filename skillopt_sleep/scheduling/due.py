@@ -1,8 +1,8 @@
 """Decides when a night is due, whether it was run, and which to run now: pure rules over local wall time.
 
-A *due* is one date and one time of day in the local time zone, such as 3:00 on 29 March. It is named by its wall time,
-so travelling, daylight saving and clock corrections never give one due two nights. APScheduler's ``CronTrigger`` cannot
-promise that: it fires twice on the day clocks go back, may leave out the day they go forward, and cannot look back.
+A *due* is one date and one time of day in the local time zone, such as 3:00 on 29 March. Its name is its wall time, so
+travelling, daylight saving and clock corrections never give one due two nights. APScheduler's ``CronTrigger`` cannot
+promise that: it fires twice on the day clocks go back, may skip the day they go forward, and cannot look back.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from msgspec import Meta, Struct
 from skillopt_sleep.model.call import Caps
 
 REMEMBERED = 14
-"""Attempts of a project that are looked at, so that a clock may be put back by two weeks."""
+"""Number of latest attempts of a project that are read, so that a clock may be put back by two weeks."""
 SCHEDULED = "SKILLOPT_SCHEDULED"
-"""The variable that tells a night that the schedule started it."""
+"""Name of the environment variable by which a night knows that the schedule started it."""
 MOST_STARTS = 3
-"""How often a night that was interrupted is started; after that it waits for the next due."""
+"""Maximum starts of an interrupted night; after that, it waits for the next due."""
 LATENESS = timedelta(hours=2)
 """How long after its jitter a due may still be waiting (for other projects, for the machine to wake) before it counts
 as missed."""
 MISSED_WITHIN = timedelta(days=7)
-"""How far back missed nights are reported."""
+"""Period before the present time in which missed nights are reported."""
 INTERRUPTED_CODES = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, 1))
-"""Exit codes of a night that was told to stop; 1 is SIGHUP, which not every system knows by name."""
+"""Exit codes of a night that was told to stop; signal 1 is SIGHUP, a name that not every system knows."""
 DAY = timedelta(days=1)
 NOON = timedelta(hours=12)
 
 
 class Waker(enum.StrEnum):
-    """The program that starts us when a night is due; ``DAEMON`` is our own `skillopt-sleep daemon`."""
+    """The program that starts this one when a night is due; ``DAEMON`` is our own `skillopt-sleep daemon`."""
 
     SYSTEMD = "systemd"
     LAUNCHD = "launchd"
@@ -47,7 +47,7 @@ class Waker(enum.StrEnum):
 
 
 class DayCaps(Struct, frozen=True, kw_only=True):
-    """What all projects together may spend from noon to noon; None leaves a cap to the settings."""
+    """The caps on what all projects together may spend from noon to noon; None takes a cap from the settings."""
 
     calls: int | None = None
     tokens: int | None = None
@@ -58,36 +58,36 @@ class ScheduledProject(Struct, frozen=True, kw_only=True):
     """One project of a schedule."""
 
     project: str
-    """Absolute path of the folder."""
+    """Absolute path of the project folder."""
     since: datetime
-    """When it was scheduled; dues up to then are ignored."""
+    """The time when the project was scheduled; dues up to then are ignored."""
     arguments: tuple[str, ...] = ()
     """The flags of `run` for this project."""
     caps: Caps = Caps()
-    """The caps of one night that these flags and the settings amount to."""
+    """The caps of one night, which follow from these flags and the settings."""
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """The nightly runs of one data folder, stored there as ``schedule.json``."""
+    """The nightly runs of one data folder, stored in that folder as ``schedule.json``."""
 
     schema_version: int = 1
     at: Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] = "03:00"
-    """Local wall time."""
+    """The time of day when nights begin, HH:MM in local wall time."""
     jitter: Annotated[int, Meta(ge=0, le=720)] = 10
-    """Minutes by which a night may begin later."""
+    """Maximum minutes of the random delay of a night."""
     on_battery: bool = False
     """Whether nights may begin while the machine runs on battery."""
     using: Waker = Waker.DAEMON
     environment: dict[str, str] = {}
-    """Variables added to the environment of each night, above all the PATH on which the agents are found."""
+    """Variables added to the environment of each night, such as the PATH on which the agents are found."""
     lacks: tuple[str, ...] = ()
-    """Names of the keys that the user's shell had and the schedule leaves out; never their values."""
+    """Names, never values, of key variables that the user's shell had and that the schedule leaves out."""
     programs: dict[str, str] = {}
-    """Each agent's command that the nights start, with the path it had when they were scheduled."""
+    """The commands of agents that the nights start, each with its path when the nights were scheduled."""
     day: DayCaps = DayCaps()
     projects: tuple[ScheduledProject, ...] = ()
     folders: dict[str, int] = {}
-    """Each installed file, with the number of folders that had to be made for it."""
+    """Each installed file with the number of folders that were made for it."""
 
     @property
     def clock(self) -> time:
@@ -96,7 +96,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
     @property
     def shared_caps(self) -> DayCaps:
-        """What the projects may spend together: the caps that were asked for, else the largest cap of any project."""
+        """The caps for all projects together: those that the user asked for, or else the largest cap of any project."""
         caps = [entry.caps for entry in self.projects] or [Caps()]
         return DayCaps(
             calls=self.day.calls or max(cap.calls for cap in caps),
@@ -105,11 +105,11 @@ class Schedule(Struct, frozen=True, kw_only=True):
         )
 
     def find_project(self, project: str) -> ScheduledProject | None:
-        """Return the entry of a project, None when it is not scheduled."""
+        """Return the entry of a project, or None when the project is not scheduled."""
         return next((entry for entry in self.projects if entry.project == project), None)
 
     def order_projects(self, due: Due) -> tuple[ScheduledProject, ...]:
-        """Return the projects in the order of one night; the first place rotates from day to day."""
+        """Return the projects in the order of one night; another project is first each day."""
         if not self.projects:
             return ()
         first = due.day.toordinal() % len(self.projects)
@@ -117,32 +117,32 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
 
 class Due(Struct, frozen=True, kw_only=True):
-    """One date on which a night is due."""
+    """The time of one date at which a night is due."""
 
     day: date
     label: str
-    """The wall time that was asked for, such as ``2026-03-29T02:30``."""
+    """The wall time at which the night is due, such as ``2026-03-29T02:30``."""
     moment: datetime
-    """The same as a moment in UTC."""
+    """The time in UTC at which the night is due."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """What became of one due of one project."""
+    """The attempt at the night of one due of one project."""
 
     project: str
     due: str
-    """Label of the due."""
+    """The label of the due."""
     started_at: datetime
     starts: int = 1
     ended_at: datetime | None = None
     code: int | None = None
-    """Exit code of the last start, negative for a signal; None while it runs."""
+    """Exit code of the last start, negative for a signal, or None while it runs."""
     why: str = ""
-    """The last line that a start which failed has printed."""
+    """The last line that a failed start printed."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the night of this due is over; false while an interrupted night may be started again."""
+        """Whether the night of this due is over; False while an interrupted night may be started again."""
         ended = self.code is not None and self.code >= 0 and self.code not in INTERRUPTED_CODES
         return ended or self.starts >= MOST_STARTS
 
@@ -153,54 +153,54 @@ class Step(Struct, frozen=True, kw_only=True):
     project: ScheduledProject
     due: Due
     before: Attempt | None = None
-    """The interrupted attempt at it that is to be resumed."""
+    """The interrupted attempt at this night that is to be resumed, or None."""
 
 
 class DaemonState(Struct, frozen=True, kw_only=True):
-    """What a running daemon reports about itself, stored as ``daemon.json``."""
+    """The state that a running daemon publishes about itself, stored as ``daemon.json``."""
 
     pid: int
     since: datetime
     next: datetime | None = None
-    """When it will wake for the next due."""
+    """The time at which the daemon starts the next night."""
     doing: str = ""
-    """The project whose night is running."""
+    """The project whose night is running, or ""."""
     held: str = ""
-    """Why no night may begin now."""
+    """The reason why no night may begin now, or ""."""
     once: bool = False
-    """Whether it was woken by the system and leaves when nothing is due any more."""
+    """Whether the system started the daemon, which then ends when no night is due any more."""
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
-    """How the nights of a project are scheduled, as `status` and `doctor` show it; times are local."""
+    """The scheduled nights of a project, as `status` and `doctor` show them; times are local."""
 
     using: Waker
     at: str
     scheduled: bool
-    """False when the schedule holds other projects only."""
+    """Whether this project is in the schedule, which may consist of other projects only."""
     others: int = 0
     """Number of other projects in the schedule."""
     last: Attempt | None = None
     next: datetime | None = None
     waits: bool = False
-    """Whether ``next`` has passed and nothing has started the night yet."""
+    """Whether the time ``next`` has passed without a start of the night."""
     missed: tuple[str, ...] = ()
-    """Labels of the missed dues, the oldest first."""
+    """Labels of the dues without a night, the oldest first."""
     problem: str = ""
-    """Why the next night will not run, as far as that can be told."""
+    """The reason why the next night will not run, as far as it can be known, or ""."""
     daemon: DaemonState | None = None
     held: str = ""
-    """Why the night of the latest due has not begun, as the program that attends the schedule noted it."""
+    """The reason why the night of the latest due has not begun, as the program that runs the nights noted it, or ""."""
     failures: tuple[str, ...] = ()
-    """Why the last nights of other scheduled projects failed, a line for each project."""
+    """For each other scheduled project whose last nights failed, one line with the reason."""
     clock: str = ""
-    """What the dates of the last nights say about the clock of this machine, "" when they agree with it."""
+    """A note that the dates of the last nights contradict this machine's clock, or "" when they agree."""
 
 
 def find_due(day: date, at: time, zone: tzinfo) -> Due:
     """Return the due of a date.
 
-    A time that comes twice (clocks go back) is due the first time; a time that the clocks skip is due when they jump.
+    A time that occurs twice (clocks go back) is due the first time; a time that clocks skip is due when they jump.
     """
     wall = datetime.combine(day, at, tzinfo=zone)
     moment = wall.astimezone(UTC)
@@ -237,7 +237,7 @@ def list_dues(since: datetime, until: datetime, at: time, zone: tzinfo) -> Itera
 
 
 def draw_jitter(due: Due, most: timedelta, salt: str) -> timedelta:
-    """Return the delay of one due, between 0 and ``most``: random over dues, but always the same for one due."""
+    """Return the delay of one due, between 0 and ``most``: random among dues, but always the same for one due."""
     drawn = zlib.crc32(f"{salt}\n{due.label}".encode("utf-8", "surrogateescape"))
     return timedelta(seconds=int(most.total_seconds() * drawn / 2**32))
 
@@ -251,10 +251,10 @@ def choose_step(
     jitter: timedelta = timedelta(0),
     salt: str = "",
 ) -> Step | None:
-    """Choose the night to run now, None when there is none.
+    """Return the night to run now, or None when there is none.
 
-    Only the latest due of each project counts, and only once: it catches up everything that was due before it.
-    ``attempts`` holds the known attempts by project and label of the due.
+    Only the latest due of each project counts, and only once: its night replaces all nights missed before it.
+    ``attempts`` are the known attempts by project and label of the due.
     """
     due = find_last_due(now, schedule.clock, zone)
     if due.moment + draw_jitter(due, jitter, salt) > now:
@@ -279,7 +279,7 @@ def find_missed_dues(
 ) -> tuple[Due, ...]:
     """Return the dues of the last days for which no night ran before the next due.
 
-    ``active`` holds the moments at which nights were started or at work, by hand or scheduled.
+    ``active`` are the times at which nights were started or running, by hand or scheduled.
     """
     return tuple(
         due
@@ -289,5 +289,5 @@ def find_missed_dues(
 
 
 def get_budget_day(now: datetime, zone: tzinfo) -> str:
-    """Return the date of the evening a night belongs to: days of the shared budget go from noon to noon."""
+    """Return the date of the evening to which a night belongs: days of the shared budget go from noon to noon."""
     return (now.astimezone(zone).replace(tzinfo=None) - NOON).date().isoformat()

@@ -1,7 +1,7 @@
-"""The interface of all installers, and what they share: one per scheduler of an operating system.
+"""The interface of all installers, one for each scheduler of an operating system, and their common functions.
 
-An installer makes the system run ``skillopt-sleep daemon --once`` every day, and can take that away without a trace.
-Files are put in place all together or not at all; files that we did not write are never touched.
+An installer makes the system run ``skillopt-sleep daemon --once`` every day, and can remove that without a trace. Its
+files are written all together or not at all; files that this program did not write are never touched.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ from skillopt_sleep.storage.files import (
 )
 
 TIMEOUT = 30.0
-"""Seconds a program of the system may take to answer."""
+"""Seconds to wait for an answer of a program of the system."""
 SKIPPED_HOURS = {22: 1, 23: 1, 0: 1, 1: 2, 2: 1, 3: 1}
-"""Hours of the day that some zone skips when clocks go forward, with the number of hours after which the gap is over.
+"""Hours of the day that some time zone skips when clocks go forward, each with the hours until the gap is over.
 
-America/Nuuk skips the last hour of a day; Antarctica/Troll skips two hours, from one o'clock on.
-"""
+America/Nuuk skips the last hour of a day; Antarctica/Troll skips two hours, from one o'clock on."""
 
 
 def name_schedule(data_dir: Path) -> str:
-    """Return the name under which the schedule of a data folder is installed; each folder has its own."""
+    """Return the name under which the schedule of a data folder is installed, different for each folder."""
     folder = str(data_dir.resolve()).encode("utf-8", "surrogateescape")
     return f"skillopt-sleep-{hashlib.sha256(folder).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waking:
-    """What the system is asked to run every day.
+    """The command that the system is asked to run every day, with its time and environment.
 
-    Raises ``UsageError`` for an argument or variable that no scheduler's file can hold: control characters, not UTF-8.
+    Raises ``UsageError`` for an argument or variable that no scheduler's file can contain: control characters, not
+    UTF-8.
     """
 
     name: str
-    """Name of the schedule. Everything installed carries it, and nothing without it is touched."""
+    """Name of the schedule. Everything installed contains this name, and files without it are never touched."""
     at: time
     jitter: timedelta
-    """By how much the start may be delayed."""
+    """Maximum delay of the start."""
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     """Variables added to the environment of the command."""
     home: Path
     config: Path
-    """The user's folder of settings (``XDG_CONFIG_HOME``)."""
+    """The user's configuration folder (``XDG_CONFIG_HOME``)."""
     data_dir: Path
     """The folder in which a user's crontab is saved when it cannot be restored."""
     env: Mapping[str, str]
-    """Environment in which the system's own programs are run."""
+    """Environment in which the programs of the system, such as ``crontab``, are run."""
     keys: tuple[str, ...] = ()
-    """Names of secret variables that the schedule does not hold and only the scheduler can provide."""
+    """Names of secret variables that the schedule leaves out, so that only the scheduler can provide them."""
 
     def __post_init__(self) -> None:
         for value in (*self.argv, *self.environment.values()):
@@ -74,46 +74,46 @@ class Waking:
 
     @property
     def mark(self) -> str:
-        """The comment that marks a file as ours."""
+        """The comment that marks a file as written by this program."""
         return f"{self.name} (written by `skillopt-sleep schedule`, removed by `skillopt-sleep unschedule`)"
 
     @property
     def times(self) -> tuple[time, ...]:
-        """When to wake: at the time itself, and again later where a spring day may skip that time.
+        """The times of day at which to start: the wanted one, and a later one if some spring day may skip it.
 
-        Waking once too often does no harm: a due whose night is over is left alone.
+        Starting once too often does no harm: a due whose night is over is not run again.
         """
         later = SKIPPED_HOURS.get(self.at.hour)
         return (self.at,) if later is None else (self.at, self.at.replace(hour=(self.at.hour + later) % 24))
 
 
 class Installer(Protocol):
-    """Installs a schedule with one scheduler of the system."""
+    """Installs a schedule with one scheduler of the operating system."""
 
     @property
     def waking(self) -> Waking:
-        """What the system is asked to run."""
+        """The command that the system is asked to run, with its time and environment."""
 
     def render(self) -> Mapping[str, str]:
-        """Return what would be written, by file or table."""
+        """Return the texts that would be written, by the name of the file or table."""
 
     def find_obstacle(self) -> str:
-        """Return why this scheduler cannot be used here, "" when it can. Changes nothing."""
+        """Return why this scheduler cannot be used here, or "" when it can. Changes nothing."""
 
     def install(self) -> Mapping[str, int]:
-        """Put everything in place, or nothing; return how many folders were made for each file.
+        """Install everything or nothing; return the number of folders that were made for each file.
 
         Raises ``Refused`` for a file that is not ours, ``UsageError`` when the scheduler fails, and ``DiskError``.
         """
 
     def remove(self, folders: Mapping[str, int]) -> bool:
-        """Remove our files and the folders made for them. Returns whether there were any; raises like ``install``."""
+        """Remove our files and the folders made for them; return whether there were any. Raises like ``install``."""
 
     def check(self) -> str:
-        """Return what is wrong with what was installed, "" when nothing is. Changes nothing, raises nothing."""
+        """Return what is wrong with the installation, or "" when nothing is. Changes nothing, raises nothing."""
 
     def read_environment(self) -> Mapping[str, str]:
-        """Return the variables the scheduler gives what it starts. Changes nothing, raises nothing."""
+        """Return the variables that the scheduler gives to programs it starts. Changes nothing, raises nothing."""
 
 
 def run_program(
@@ -139,7 +139,7 @@ def run_program(
 
 
 def read_variables(argv: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``NAME=value`` lines that a program of the system prints; none when it does not answer."""
+    """Return the ``NAME=value`` lines that a program of the system prints, or none when it fails."""
     try:
         done = run_program(argv, env)
     except UsageError:
@@ -150,14 +150,14 @@ def read_variables(argv: Sequence[str], env: Mapping[str, str]) -> dict[str, str
 
 
 def read_errors(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return the stderr of a program on one line, or its exit status when it wrote nothing."""
+    """Return the stderr of a program on one line, or its exit status when stderr is empty."""
     return " ".join(done.stderr.decode("utf-8", "replace").split()) or f"status {done.returncode}"
 
 
 def is_ours(path: Path, name: str) -> bool:
-    """Tell whether a file is there and is ours.
+    """Tell whether a file exists and was written by this program.
 
-    Raises ``Refused`` for one that somebody else wrote, and ``DiskError``.
+    Raises ``Refused`` for a file that somebody else wrote, and ``DiskError``.
     """
     found = read_regular(path)
     if found is None:
@@ -168,9 +168,9 @@ def is_ours(path: Path, name: str) -> bool:
 
 
 def install_files(files: Mapping[Path, bytes], name: str, activate: Callable[[], None]) -> Mapping[str, int]:
-    """Write files, then ``activate`` them; on any error everything is put back and the error raised.
+    """Write files, then call ``activate``; on any error, restore all files and raise the error.
 
-    Returns how many folders were made for each file, as ``remove_files`` needs it.
+    Returns the number of folders that were made for each file, which ``remove_files`` needs.
     """
     before = {path: read_regular(path) if is_ours(path, name) else None for path in files}
     made = {str(path): count_missing_folders(path) for path in files}
@@ -190,7 +190,7 @@ def install_files(files: Mapping[Path, bytes], name: str, activate: Callable[[],
 
 
 def remove_files(paths: tuple[Path, ...], name: str, folders: Mapping[str, int]) -> bool:
-    """Remove our files among ``paths``, with the folders made for them. Returns whether there were any."""
+    """Remove those of ``paths`` that are ours, with the folders made for them; return whether there were any."""
     found = [path for path in paths if is_ours(path, name)]
     for path in found:
         remove(path, folders=folders.get(str(path), 0))

@@ -1,7 +1,7 @@
-"""Installs a launchd agent, for macOS, and shows a task for the Windows Task Scheduler, to be imported by hand.
+"""Installs a launchd agent, for macOS, and renders a task for the Windows Task Scheduler, to be imported by hand.
 
-Launchd catches up a night that was slept through on waking or at login. We have never run either on its system; tests
-check what is written against the format only.
+After a night during which the Mac slept, launchd runs the agent on waking or at login. We have run neither on its
+system; tests only compare the written files with the documented format.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from skillopt_sleep.scheduling.installer import (
 
 @dataclass(frozen=True, slots=True)
 class Launchd:
-    """``Installer`` over ``launchctl``, in the domain of the user's own session."""
+    """The ``Installer`` that uses ``launchctl``, in the domain of the user's own session."""
 
     waking: Waking
 
     @property
     def plist(self) -> Path:
-        """The file of the agent."""
+        """Path of the agent's property list."""
         return self.waking.home / "Library" / "LaunchAgents" / f"{self.waking.name}.plist"
 
     @property
     def domain(self) -> str:
-        """The user's own session, as ``launchctl`` names it."""
+        """The name of the user's own session in ``launchctl``."""
         return f"gui/{os.getuid()}" if hasattr(os, "getuid") else "gui"
 
     @property
     def service(self) -> str:
-        """The loaded agent, as ``launchctl`` names it."""
+        """The name of the loaded agent in ``launchctl``."""
         return f"{self.domain}/{self.waking.name}"
 
     def render(self) -> Mapping[str, str]:
-        """Return the property list."""
+        """Return the property list of the agent, by its path."""
         times = [{"Hour": at.hour, "Minute": at.minute} for at in self.waking.times]
         agent = {
             "Label": self.waking.name,
@@ -64,7 +64,7 @@ class Launchd:
         return {str(self.plist): plistlib.dumps(agent, sort_keys=False).decode()}
 
     def find_obstacle(self) -> str:
-        """Ask whether launchd answers."""
+        """Return why launchd does not answer, or "" when it does."""
         try:
             done = run_program(["launchctl", "managername"], self.waking.env)
         except UsageError as error:
@@ -72,7 +72,7 @@ class Launchd:
         return "" if done.returncode == 0 else "launchctl does not answer"
 
     def install(self) -> Mapping[str, int]:
-        """Write the agent and load it."""
+        """Write the property list of the agent and load the agent."""
         files = {Path(path): text.encode() for path, text in self.render().items()}
         return install_files(files, self.waking.name, self._load)
 
@@ -83,13 +83,13 @@ class Launchd:
             raise UsageError(f"launchctl bootstrap {self.domain} failed: {read_errors(done)}; nothing was scheduled")
 
     def remove(self, folders: Mapping[str, int]) -> bool:
-        """Unload the agent and remove its file."""
+        """Unload the agent and remove its property list."""
         if is_ours(self.plist, self.waking.name):
             run_program(["launchctl", "bootout", self.service], self.waking.env)
         return remove_files((self.plist,), self.waking.name, folders)
 
     def check(self) -> str:
-        """Check that the agent is there and loaded."""
+        """Return what is wrong when the agent is missing or not loaded, or ""."""
         if not self.plist.exists():
             return f"{self.plist} is gone; to put it back: skillopt-sleep schedule"
         try:
@@ -101,7 +101,7 @@ class Launchd:
         return ""
 
     def read_environment(self) -> Mapping[str, str]:
-        """Return the variables of the agent, with those that were set by ``launchctl setenv``."""
+        """Return the variables of the agent, including those set by ``launchctl setenv``."""
         found = {"HOME": str(self.waking.home), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
         for name in self.waking.keys:
             try:
@@ -119,17 +119,17 @@ NEVER_RUN = (
     " that `skillopt-sleep schedule --print --using taskscheduler` shows by hand (schtasks /Create /XML)"
 )
 FIRST_DAY = "2026-01-01"
-"""A task needs a day on which it begins; this one is past."""
+"""The start date of the task, which the format requires; it is in the past."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskScheduler:
-    """``Installer`` that only renders."""
+    """An ``Installer`` that renders a task for the Windows Task Scheduler and installs nothing."""
 
     waking: Waking
 
     def render(self) -> Mapping[str, str]:
-        """Return the definition of the task."""
+        """Return the XML definition of the task, by the name of its file."""
         task = ET.Element("Task", {"version": "1.2", "xmlns": NAMESPACE})
         _add(task, "RegistrationInfo", {"Description": f"SkillOpt-Sleep, the nightly run. {self.waking.mark}"})
         triggers = ET.SubElement(task, "Triggers")
@@ -154,21 +154,21 @@ class TaskScheduler:
         return {f"{self.waking.name}.xml": f'<?xml version="1.0"?>\n{ET.tostring(task, encoding="unicode")}\n'}
 
     def find_obstacle(self) -> str:
-        """Say that it was never tried."""
+        """Return that this scheduler was never tried."""
         return NEVER_RUN
 
     check = find_obstacle
 
     def install(self) -> Mapping[str, int]:
-        """Refuse: raises ``UsageError``."""
+        """Raise ``UsageError``, because this scheduler was never tried."""
         raise UsageError(NEVER_RUN)
 
     def remove(self, folders: Mapping[str, int]) -> bool:  # noqa: ARG002
-        """Do nothing, because nothing is ever installed."""
+        """Return False, because nothing is ever installed."""
         return False
 
     def read_environment(self) -> Mapping[str, str]:
-        """Return nothing: it was never tried."""
+        """Return no variables, because nothing is ever installed."""
         return {}
 
 

@@ -1,6 +1,6 @@
-"""Runs one night as a process of its own, ``skillopt-sleep run``, and keeps the log of the daemon.
+"""Runs one night as a process of its own, ``skillopt-sleep run``, and writes the log of the daemon.
 
-The daemon stays small that way, and can end a night with all its children.
+This keeps the daemon small, and lets the daemon end a night with all its child processes.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from skillopt_sleep.scheduling.due import Schedule, Step
 from skillopt_sleep.scheduling.installing import build_environment
 
 GRACE = 3.0
-"""Seconds a night gets to end its children and to write its report; it needs less than one."""
+"""Seconds that a night gets to end its children and to write its report; it needs less than one."""
 KILL_WAIT = 1.0
-"""Seconds to wait for killed processes to be gone."""
+"""Seconds to wait until killed processes have ended."""
 TAIL = 2000
-"""Bytes of a night's stderr that are copied to the log."""
+"""Bytes at the end of a night's stderr that are copied to the log."""
 SAID = "skillopt-sleep: "
-"""How a line of stderr begins that reports an error which the user can fix."""
+"""The beginning of each stderr line that reports an error which the user can fix."""
 LOG_BYTES = 2**20
 LOG_BACKUPS = 3
-"""Older logs that are kept, so that all together take four megabytes, which is years of nights."""
+"""Number of older logs that are kept: four megabytes together, enough for years of nights."""
 
 
 def build_arguments(schedule: Schedule, step: Step, data_dir: Path) -> tuple[str, ...]:
-    """Build the arguments of ``run`` for one night; the flags of the project come last, and so win."""
+    """Return the arguments of ``run`` for one night; the project's own flags come last and override the others."""
     shared = schedule.shared_caps
     return (
         "run",
@@ -53,9 +53,9 @@ def build_arguments(schedule: Schedule, step: Step, data_dir: Path) -> tuple[str
 
 
 class NightProcess:
-    """Runs nights (``attend.RunNight``), and stops the running one from another thread.
+    """Runs nights (``attend.RunNight``), and can stop the running night from another thread.
 
-    ``start`` is the command that starts this program, ``env`` its environment; ``log`` takes one line.
+    ``start`` is the command that starts this program, ``env`` its environment; ``log`` writes one line to the log.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class NightProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self.last_words = ""
-        """The last line that the last night printed as an error."""
+        """The last line that the latest night printed as an error."""
 
     def __call__(self, schedule: Schedule, step: Step) -> int:
         """Run a night to its end and return its exit code. Raises ``DiskError`` when no process can be started."""
@@ -113,7 +113,7 @@ class NightProcess:
         self.last_words = next((line.removeprefix(SAID) for line in reversed(lines) if line.startswith(SAID)), "")
 
     def stop(self) -> bool:
-        """Stop the running night and everything it started, and start no other. Returns whether one was running."""
+        """Stop the running night with all its processes, and start no other night; return whether one was running."""
         with self._lock:
             self._stopped = True
         child = self._child
@@ -139,7 +139,7 @@ class NightProcess:
 
 
 class _PrivateHandler(RotatingFileHandler):
-    """A rotating log that nobody else may read."""
+    """A rotating log file that only this user may read."""
 
     def _open(self) -> io.TextIOWrapper:
         handle = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -148,7 +148,7 @@ class _PrivateHandler(RotatingFileHandler):
 
 @contextmanager
 def open_log(folder: Path, stream: TextIO | None, *, most: int = LOG_BYTES) -> Iterator[Callable[[str], None]]:
-    """Give a function that logs one line to ``daemon.log`` in a folder and to ``stream``. Raises ``DiskError``."""
+    """Return a function that writes one line to ``daemon.log`` in a folder and to ``stream``. Raises ``DiskError``."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handlers: list[logging.Handler] = [

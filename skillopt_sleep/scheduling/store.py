@@ -1,4 +1,4 @@
-"""Stores the schedule, the state of the daemon, and what became of each night that was due."""
+"""Stores the schedule, the state of the daemon, and the attempts at each night that was due."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def schedule_path(folder: Path) -> Path:
 
 
 def load_schedule(folder: Path) -> Schedule | None:
-    """Read the schedule of a data folder, None when there is none. Raises ``DiskError`` for one that is unreadable."""
+    """Return the schedule of a data folder, or None when there is none. Raises ``DiskError`` for an unreadable one."""
     path = schedule_path(folder)
     try:
         data = path.read_bytes()
@@ -45,7 +45,7 @@ def load_schedule(folder: Path) -> Schedule | None:
 
 
 def save_schedule(folder: Path, schedule: Schedule | None) -> None:
-    """Write the schedule of a data folder; None removes it. Raises ``DiskError``."""
+    """Write the schedule of a data folder, or remove it for None. Raises ``DiskError``."""
     path = schedule_path(folder)
     if schedule is None:
         remove(path)
@@ -58,12 +58,12 @@ def save_schedule(folder: Path, schedule: Schedule | None) -> None:
 
 
 def encode_schedule(schedule: Schedule) -> bytes:
-    """Encode a schedule as indented JSON, for people to read too."""
+    """Return a schedule as indented JSON, which people can read too."""
     return msgspec.json.format(msgspec.json.encode(schedule), indent=2) + b"\n"
 
 
 def load_daemon(folder: Path) -> DaemonState | None:
-    """Read what the daemon last wrote about itself, None when nothing can be read; valid while it holds its lock."""
+    """Return the last state that the daemon wrote, or None without one; it is valid while the daemon holds its lock."""
     try:
         return msgspec.json.decode((folder / "daemon.json").read_bytes(), type=DaemonState)
     except (OSError, msgspec.DecodeError):
@@ -71,9 +71,10 @@ def load_daemon(folder: Path) -> DaemonState | None:
 
 
 class AttemptStore:
-    """What became of each due, by project and label. Every method raises ``DiskError`` only.
+    """The attempts at each due night, by project and label of the due. Every method raises ``DiskError`` only.
 
-    Given the path of a database, it opens that for each use: a daemon runs for months, and the file may be replaced.
+    Given the path of a database, it opens the database for each use: a daemon runs for months, and the file may be
+    replaced.
     """
 
     def __init__(self, database: Database | Path) -> None:
@@ -96,7 +97,7 @@ class AttemptStore:
         }
 
     def of(self, project: str, *, limit: int) -> tuple[Attempt, ...]:
-        """Return the attempts of a project, the one that was started last first."""
+        """Return the attempts of a project, the one started last first."""
         query = (
             "SELECT * FROM attempts LEFT JOIN attempt_reasons USING (project, due) WHERE project = ?"
             " ORDER BY started_at DESC, due DESC LIMIT ?"
@@ -117,7 +118,7 @@ class AttemptStore:
         )
 
     def keep(self, attempt: Attempt) -> None:
-        """Store an attempt, replacing what was stored of it before; it survives a power cut."""
+        """Store an attempt in place of an earlier attempt at the same night; it survives a power cut."""
         ended_at = attempt.ended_at.isoformat() if attempt.ended_at else None
         values = (attempt.project, attempt.due, attempt.started_at.isoformat(), attempt.starts, ended_at, attempt.code)
         with self._open() as database, database.transaction(durable=True) as connection:
@@ -130,7 +131,7 @@ class AttemptStore:
             _note(connection, project, due, why)
 
     def find_reason(self, project: str, due: str) -> str:
-        """Return why the night of a due has not begun, or why it failed; "" when nothing is known."""
+        """Return why the night of a due has not begun or has failed, or "" when no reason is known."""
         with self._open() as database:
             rows = database.rows("SELECT why FROM attempt_reasons WHERE project = ? AND due = ?", (project, due))
         return str(rows[0]["why"]) if rows else ""
@@ -155,7 +156,7 @@ def _note(connection: sqlite3.Connection, project: str, due: str, why: str) -> N
 
 
 class KeptSchedule:
-    """The present schedule, read again only when its file has changed."""
+    """The present schedule of a data folder, read again only when its file has changed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -163,7 +164,7 @@ class KeptSchedule:
         self._schedule: Schedule | None = None
 
     def __call__(self) -> Schedule | None:
-        """Return the schedule, None when there is none. Raises ``DiskError``."""
+        """Return the present schedule, or None when there is none. Raises ``DiskError``."""
         try:
             found = schedule_path(self._folder).stat()
         except FileNotFoundError:
@@ -177,7 +178,7 @@ class KeptSchedule:
 
 
 class DaemonStatus:
-    """The state of a running daemon, published for ``status``; ``since`` is when it started."""
+    """Publishes the state of a running daemon for ``status``; ``since`` is the time when the daemon started."""
 
     def __init__(self, folder: Path, since: datetime, *, once: bool) -> None:
         self._folder = folder
@@ -186,7 +187,7 @@ class DaemonStatus:
         self._last: DaemonState | None = None
 
     def __call__(self, following: datetime | None, doing: str, held: str) -> None:
-        """Write the state if it has changed. Raises ``DiskError``."""
+        """Write the state to its file if it has changed. Raises ``DiskError``."""
         state = DaemonState(pid=os.getpid(), since=self._since, next=following, doing=doing, held=held, once=self._once)
         if state != self._last:
             write_atomic(self._folder / "daemon.json", msgspec.json.encode(state))

@@ -1,4 +1,4 @@
-"""Installs a systemd user timer, which catches up a night that was slept through and stops what it started."""
+"""Installs a systemd user timer, which runs a night missed during sleep later and ends all processes it started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skillopt_sleep.scheduling.installer import (
 from skillopt_sleep.storage.files import remove
 
 ODD = frozenset("\"'\\$")
-"""Characters that systemd does not accept in the path of a program, however they are escaped."""
+"""Characters that systemd never accepts in the path of a program, however they are escaped."""
 THROUGH_SHELL = ("/bin/sh", "-c", 'exec "$0" "$@"')
 
 SERVICE = """\
@@ -54,9 +54,9 @@ WantedBy=timers.target
 
 
 def quote(word: str, *, argument: bool = True) -> str:
-    r"""Quote a word for a unit file: in double quotes, ``\`` and ``"`` escaped, ``%`` doubled.
+    r"""Quote a word for a unit file: in double quotes, with ``\`` and ``"`` escaped and ``%`` doubled.
 
-    In arguments ``$`` is doubled too, because systemd substitutes variables there and nowhere else.
+    In arguments ``$`` is doubled too, because only there systemd substitutes variables.
     """
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped.replace("$", "$$") if argument else escaped}"'
@@ -64,22 +64,22 @@ def quote(word: str, *, argument: bool = True) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Systemd:
-    """``Installer`` over ``systemctl --user``."""
+    """The ``Installer`` that uses ``systemctl --user``."""
 
     waking: Waking
 
     @property
     def service(self) -> Path:
-        """The unit that says what is run."""
+        """Path of the service unit, which says what to run."""
         return self.waking.config / "systemd" / "user" / f"{self.waking.name}.service"
 
     @property
     def timer(self) -> Path:
-        """The unit that says when."""
+        """Path of the timer unit, which says when to run the service."""
         return self.service.with_suffix(".timer")
 
     def render(self) -> Mapping[str, str]:
-        """Return both units."""
+        """Return the texts of both units, by their paths."""
         words = self.waking.argv
         program, *arguments = THROUGH_SHELL + words if set(words[0]) & ODD else words
         variables = [quote(f"{name}={value}", argument=False) for name, value in self.waking.environment.items()]
@@ -96,7 +96,7 @@ class Systemd:
         return {str(self.service): service, str(self.timer): timer}
 
     def find_obstacle(self) -> str:
-        """Ask whether a systemd of this user answers."""
+        """Return why no systemd of this user answers, or "" when one does."""
         try:
             done = run_program(["systemctl", "--user", "show-environment"], self.waking.env)
         except UsageError as error:
@@ -137,12 +137,12 @@ class Systemd:
         return found
 
     def _reload(self) -> None:
-        """Make systemd read its units again; one that does not answer does so when it next starts."""
+        """Make systemd read its units again; if systemd does not answer, it reads them when it next starts."""
         if not self.find_obstacle():
             run_program(["systemctl", "--user", "daemon-reload"], self.waking.env)
 
     def check(self) -> str:
-        """Check that the timer is there and active."""
+        """Return what is wrong when the timer is missing or not active, or ""."""
         if not self.timer.exists() or not self.service.exists():
             return f"{self.timer} is gone; to put it back: skillopt-sleep schedule"
         if problem := self.find_obstacle():
@@ -153,11 +153,11 @@ class Systemd:
         return ""
 
     def read_environment(self) -> Mapping[str, str]:
-        """Ask systemd for the variables of its services."""
+        """Return the variables that systemd gives to its services."""
         return read_variables(["systemctl", "--user", "show-environment"], self.waking.env)
 
     def find_hint(self, user: str) -> str:
-        """Return how to keep the timer running while the user is logged out, "" when that is set up already."""
+        """Return how to keep the timer running while the user is logged out, or "" when that is already set up."""
         try:
             done = run_program(["loginctl", "show-user", user, "--property=Linger", "--value"], self.waking.env)
         except UsageError:

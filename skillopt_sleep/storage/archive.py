@@ -223,7 +223,7 @@ class TaskArchive:
         self._database = database
 
     def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
-        """Return the tasks of a scope, fresh ones first, then the most recently seen."""
+        """Return the tasks of a scope: first those that no night has used; in both groups, the latest seen first."""
         rows = self._database.rows(
             "SELECT data FROM tasks WHERE scope = ? ORDER BY fresh DESC, seen_at DESC, id", (scope,)
         )

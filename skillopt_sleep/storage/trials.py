@@ -71,7 +71,7 @@ class TrialStore:
         )
 
     def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
-        """Store scores of live documents, and how often the answer shown first won a judged pair. Idempotent."""
+        """Store scores of live documents, and how often the first answer won a judged pair; repeating adds nothing."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO base_replays VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
