@@ -27,9 +27,8 @@ except ImportError:  # pragma: no cover -- a machine that the library is not bui
     _library = None
 
 
-class _Word(NamedTuple):
-    text: str
-    numbers: tuple[int, ...]
+_Word = tuple[str, tuple[int, ...]]
+"""A word and the numbers of what is to be looked for at its places."""
 
 
 class Words:
@@ -37,7 +36,7 @@ class Words:
 
     def __init__(self, numbers: Mapping[str, tuple[int, ...]], *, by_pattern: bool = False) -> None:
         spelt = {form: found for word, found in numbers.items() for form in _spell(word)}
-        self._words = tuple(_Word(form, found) for form, found in spelt.items())
+        self._words = tuple(spelt.items())
         self._by_pattern = by_pattern or _library is None
         self._thread = threading.local()
         self._lock = threading.Lock()
@@ -46,8 +45,8 @@ class Words:
         """Yield the start, the end and the numbers of every word in a text, in any case, also where they overlap."""
         if self._by_pattern:
             for match in self._pattern.finditer(text):
-                for word in self._beginnings[_lower(match[1])]:
-                    yield match.start(), match.start() + len(word.text), word.numbers
+                for form, numbers in self._beginnings[_lower(match[1])]:
+                    yield match.start(), match.start() + len(form), numbers
             return
         data = text.encode("utf-8", "replace")
         matches: list[tuple[int, int]] = []
@@ -57,16 +56,15 @@ class Words:
         wide = len(data) != len(text)
         before = end = 0
         for number, to in sorted(matches, key=itemgetter(1)):
-            between = data[before:to] if wide else b""
-            end = to if not wide else end + len(between if between.isascii() else between.decode("utf-8", "ignore"))
+            end = end + len(data[before:to].decode("utf-8", "ignore")) if wide else to
             before = to
-            word = self._words[number]
-            yield end - len(word.text), end, word.numbers
+            form, numbers = self._words[number]
+            yield end - len(form), end, numbers
 
     @cached_property
     def _database(self) -> Any:  # noqa: ANN401 -- the library is optional, so it has no types here
         database = _library.Database()
-        forms = [word.text.encode() for word in self._words]
+        forms = [form.encode() for form, _ in self._words]
         flags = [_library.HS_FLAG_CASELESS] * len(forms)
         database.compile(expressions=[re.escape(form) for form in forms], ids=[*range(len(forms))], flags=flags)
         return database
@@ -80,15 +78,15 @@ class Words:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        ordered = sorted((word.text for word in self._words), key=len, reverse=True)
+        ordered = sorted((form for form, _ in self._words), key=len, reverse=True)
         return re.compile(f"(?=({'|'.join(map(re.escape, ordered))}))", re.IGNORECASE | re.ASCII)
 
     @cached_property
     def _beginnings(self) -> Mapping[str, Sequence[_Word]]:
         """The words that a word begins with, itself among them."""
         places: dict[str, list[int]] = {}
-        for place, word in enumerate(self._words):
-            places.setdefault(_lower(word.text), []).append(place)
+        for place, (form, _) in enumerate(self._words):
+            places.setdefault(_lower(form), []).append(place)
         return {
             word: [
                 self._words[place]

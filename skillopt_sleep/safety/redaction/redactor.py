@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.model.session import Conversation, Session
+from skillopt_sleep.model.session import Command, Conversation, Session
 from skillopt_sleep.safety.receivers import is_worth_hiding
 from skillopt_sleep.safety.redaction import PLACEHOLDER, Found, Kind, prose
 from skillopt_sleep.safety.redaction.arguments import PIPES, build_commands
@@ -323,6 +323,8 @@ def _collect_texts(value: Struct, texts: list[str]) -> None:
             texts.append(inner)
         elif inner and isinstance(inner[0], str):
             texts.extend(inner)
+        elif inner and isinstance(inner[0], Command):
+            texts.extend([command.line for command in inner])
         else:
             for part in inner:
                 _collect_texts(part, texts)
