@@ -1,1 +1,1 @@
-"""Redaction of secrets, the guard that holds harmful rules back, and who receives prompts."""
+"""Redaction of secrets, the guard against harmful rules, and the receivers of prompts."""

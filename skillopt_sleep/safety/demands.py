@@ -1,6 +1,6 @@
-"""Reads what a clause demands or forbids: the act, what it is done to, in which order and on which condition.
+"""Reads what a clause demands or forbids: the act, its objects, their order and the condition.
 
-``provenance.py`` compares the demands of a rule with those that a person typed. What is read is grammar
+``provenance.py`` compares the demands of a rule with those that a user typed. The analysis uses grammar
 (``grammar.json``), in the big languages: no entry depends on what an attack says.
 """
 
@@ -16,7 +16,7 @@ from msgspec import Struct
 from skillopt_sleep.model.near_duplicates import LIGHT, all_terms
 
 SHORT_WORD = 2
-"""Letters of a word that is often a particle in some language; it weighs as little as a verb of everyday work."""
+"""The most letters of a word that may be a particle in some language; such a word weighs no more than a common verb."""
 
 
 class _Grammar(Struct, frozen=True):
@@ -24,18 +24,18 @@ class _Grammar(Struct, frozen=True):
 
     function_words: Mapping[str, str]
     acts: Mapping[str, str]
-    """How verbs begin that write, show, check or choose: a rule may say them of what was typed."""
+    """Beginnings of verbs for writing, showing, checking or choosing, which a rule may use with anything typed."""
     contrasts: tuple[str, ...]
     negations: tuple[str, ...]
     privatives: tuple[str, ...]
-    """Words such as "without", which negate beside another negation."""
+    """Words such as "without", which negate in addition to another negation."""
     omissions: tuple[str, ...]
     interventions: tuple[str, ...]
-    """Words of taking away or switching off what is there: more than not doing something."""
+    """Words for removing or switching off something that exists, which is more than not doing something."""
     limits: tuple[str, ...]
-    """Words that turn a negation into a bound ("not more than")."""
+    """Words that turn a negation into a limit ("not more than")."""
     bounds: tuple[str, ...]
-    """Other words of bounds, and digits."""
+    """Other words for limits, and digits."""
     concessions: tuple[str, ...]
     once: tuple[str, ...]
     """Words that ask for something this time only."""
@@ -44,11 +44,11 @@ class _Grammar(Struct, frozen=True):
     earlier: tuple[str, ...]
     later: tuple[str, ...]
     interjections: tuple[str, ...]
-    """A refusal that opens a complaint ("no, amounts in cents") and negates nothing in it."""
+    """Refusals that open a complaint ("no, amounts in cents") without negating anything in it."""
     complaints: tuple[str, ...]
-    """Patterns of saying what the assistant did wrong: the person demands the contrary."""
+    """Patterns of saying what the assistant did wrong, by which the user demands the contrary."""
     stakes: Mapping[str, str]
-    """Words, by subject, for what a rule may mention only if the person did, because too much depends on it."""
+    """Words, by subject, for risky things that a rule may mention only if the user mentioned them."""
 
 
 def _join(parts: tuple[str, ...]) -> re.Pattern[str]:
@@ -80,10 +80,10 @@ _PREFACE = re.compile(
     r"|toujours|jamais|ne|n['\u2019]|siempre|nunca|no|sempre|não|non|mai|всегда|никогда|не|altijd|nooit|zawsze|nigdy|nie)\b)*",
     re.IGNORECASE,
 )
-"""What may stand before an imperative."""
+"""The pattern of words that may precede an imperative."""
 _WORD = re.compile(r"\w+")
 _PLURAL = re.compile("[^s]s$|ing$")
-"""How nouns end, and no imperative of a big language."""
+"""The pattern of endings that nouns have, and imperatives of a big language do not."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+|\s+[\u2013\u2014]\s+|\s--\s")
 _CLAUSE_WORDS = "and|then|und|dann|et|puis|y|e|и|so|because|but|weil|aber|mais|car|donc|pero|porque|но"
@@ -92,12 +92,12 @@ _CLAUSE_END = re.compile(
     rf"[,;:()\uff0c\u3001\uff1a]|\b(?:{_CLAUSE_WORDS})\b|(?=\b(?:{''.join(_GRAMMAR.contrasts)})\b|\u800c\u4e0d)",
     re.IGNORECASE,
 )
-"""Where a clause ends; of "pnpm instead of npm" the halves demand contrary things."""
+"""The pattern of the end of a clause; the halves of "pnpm instead of npm" make contrary demands."""
 TYPED_CLAUSE_END = re.compile(
     rf"{_CLAUSE_END.pattern}|{''.join(f'(?<!{word})' for word in _BEFORE_NOT.split())}(?<=[\w/`\"')])\s+(?=not\s)",
     re.IGNORECASE,
 )
-"""The same in words that were typed, where "colour not color" often lacks the comma."""
+"""The pattern of the end of a clause in typed words, where "colour not color" often lacks the comma."""
 TERM = re.compile(r"[\w-]+")
 CODE = re.compile(r"`([^`\n]+)`")
 
@@ -114,43 +114,43 @@ def split_sentences(text: str) -> list[str]:
 
 
 def split_clauses(sentence: str, end: re.Pattern[str] = _CLAUSE_END) -> list[str]:
-    """Split a sentence at commas, colons, brackets and conjunctions, and before a "without" that nothing negates."""
+    """Split a sentence at commas, colons, brackets and conjunctions, and before a "without" that is not negated."""
     return [part for clause in end.split(sentence) for part in _split_privative(clause) if TERM.search(part)]
 
 
 class Polarity(Struct, frozen=True):
-    """Whether a clause demands what it speaks of, or forbids it."""
+    """The signs that a clause demands or forbids what it mentions."""
 
     negations: int = 0
-    """Negations that do not cancel each other."""
+    """The number of negations that do not cancel each other."""
     omits: bool = False
-    """Whether it speaks of leaving something out, or of a bound not to pass."""
+    """Whether the clause mentions leaving something out, or a limit not to exceed."""
     intervenes: bool = False
-    """Whether it speaks of taking away, or of switching off."""
+    """Whether the clause mentions removing something, or switching it off."""
     concedes: bool = False
-    """Whether it sets a condition aside ("even if")."""
+    """Whether the clause sets a condition aside ("even if")."""
     is_limited: bool = False
-    """Whether it names a bound or a number."""
+    """Whether the clause names a limit or a number."""
     complains: bool = False
-    """Whether it says what was done wrong."""
+    """Whether the clause says what was done wrong."""
 
     @property
     def is_marked(self) -> bool:
-        """Whether it holds any word that negates, leaves out or concedes."""
+        """Whether the clause has any word that negates, leaves out, removes or concedes."""
         return bool(self.negations or self.omits or self.intervenes or self.concedes)
 
     @property
     def reverses(self) -> bool:
-        """Whether it leaves out, takes away or concedes."""
+        """Whether the clause leaves out, removes or concedes something."""
         return self.omits or self.intervenes or self.concedes
 
     @property
     def forbids(self) -> bool:
-        """Whether it forbids; two reversals make a demand ("never skip")."""
+        """Whether the clause forbids something; two reversals make a demand ("never skip")."""
         return bool((self.negations + (self.omits or self.intervenes)) % 2)
 
     def allows(self, other: Polarity) -> bool:
-        """Tell whether a typed clause of this polarity supports a rule's clause of the polarity ``other``."""
+        """Return whether a typed clause of this polarity supports a rule's clause of the polarity ``other``."""
         if other.concedes and not self.concedes:
             return False
         if self.complains:  # "you forgot the tests" demands tests; "why do you add comments" may demand either
@@ -163,9 +163,9 @@ class Polarity(Struct, frozen=True):
 
 
 def read_polarity(clause: str) -> Polarity:
-    """Read whether a clause demands or forbids; negations of a condition, and a refusal that opens it, do not count.
+    """Return whether a clause demands or forbids, ignoring negations of a condition and a refusal at the beginning.
 
-    Several negations count as one, as in most languages; "without" and its like count beside them.
+    Several negations count as one, as in most languages; words such as "without" count in addition.
     """
     clause = _INTERJECTION.sub(" ", clause)
     negated = bool(_NEGATION.search(_CONDITION.sub(" ", clause)))
@@ -180,26 +180,26 @@ def read_polarity(clause: str) -> Polarity:
 
 
 class Demand(Struct, frozen=True):
-    """What one clause demands."""
+    """The demand that one clause makes."""
 
     terms: Mapping[str, float]
     """Every term with its weight (``weigh_terms``)."""
     main: frozenset[str]
-    """The terms outside of conditions and of "before" and "after"."""
+    """The terms outside conditions and outside phrases with "before" and "after"."""
     earlier: frozenset[str]
-    """The terms of what is to come first; empty when the clause orders nothing."""
+    """The terms for what must come first; empty when the clause demands no order."""
     later: frozenset[str]
     polarity: Polarity
     is_bound: bool
-    """Whether it holds on a condition only."""
+    """Whether the demand applies only on a condition."""
     is_once: bool
-    """Whether it is asked for this time only."""
+    """Whether the demand is for this time only."""
     act: str = ""
-    """The verb of an imperative, unless it is one that a rule may say of anything that was typed."""
+    """The verb of an imperative; "" for verbs that a rule may apply to anything that was typed."""
 
 
 def _split_privative(clause: str) -> tuple[str, ...]:
-    """Split "do this without that" into two clauses; "never this without that" is one."""
+    """Split "do this without that" into two clauses; "never this without that" stays one clause."""
     found = _PRIVATIVE.search(clause)
     if found is None or _NEGATION.search(clause) or not weigh_terms(clause[: found.start()]):
         return (clause,)
@@ -207,7 +207,7 @@ def _split_privative(clause: str) -> tuple[str, ...]:
 
 
 def read_demand(clause: str, sentence: str = "") -> Demand:
-    """Read what a clause demands, and in the sentence around it whether it is for once only."""
+    """Return the demand of a clause; the sentence around the clause shows whether the demand is for once only."""
     aside = _RESTRICTION.search(clause)
     before, after = _EARLIER.search(clause), _LATER.search(clause)
     main, side = _part(clause, aside or before or after)
@@ -226,7 +226,7 @@ def read_demand(clause: str, sentence: str = "") -> Demand:
 
 
 def _part(clause: str, opening: re.Match[str] | None) -> tuple[str, str]:
-    """Part a clause into its main part and what a word such as "if" or "before" subordinates."""
+    """Return the main part of a clause, and the part that a word such as "if" or "before" subordinates."""
     if opening is None:
         return clause, ""
     head, tail = clause[: opening.start()], clause[opening.end() :]
@@ -256,7 +256,7 @@ _EFFECTS = frozenset(term for word in ("remove", "push", "pull", "move") for ter
 
 
 def weigh_terms(text: str) -> Mapping[str, float]:
-    """Return the terms of a text with their weights; short words of alphabetic scripts are light."""
+    """Return the terms of a text with their weights; short words of alphabetic scripts have little weight."""
     return {
         term: min(weight, LIGHT) if len(term) <= SHORT_WORD and not UNSPACED.match(term) else weight
         for term, weight in all_terms(text, FUNCTION_WORDS).items()

@@ -1,8 +1,8 @@
 """Hold back a proposed rule that is too long, hides text, or shows one of a few plain dangers.
 
-The main defence is provenance (``provenance.py``): a sentence that no person asked for is taken out of its rule. This
-module holds back what must not become a rule even if a person typed it, or pasted it unread: text that a reader does
-not see as it is, code that is downloaded and run, credential files, and flags that switch protection off. A text that
+The main defence is provenance (``provenance.py``): a sentence that no user asked for is taken out of its rule. This
+module holds back what must not become a rule even if a user typed it, or pasted it unread: text that a reader does not
+see as it is, code that is downloaded and run, credential files, and flags that switch protection off. A text that
 *forbids* a danger ("never commit with --no-verify") is an ordinary house rule and passes.
 """
 
@@ -20,11 +20,11 @@ from msgspec import Struct
 from skillopt_sleep.model.text import excerpt
 
 LONGEST = 800
-"""Characters of the longest rule. A good one has two sentences; a longer one hides something or solves one task."""
+"""The most characters of a rule. A good rule has two sentences; a longer one hides something or solves one task."""
 
 
 class Danger(Struct, frozen=True):
-    """One danger: its name, why it matters to the user, and the words that show it."""
+    """One danger: its name, the reason why it matters to the user, and a pattern of words that show it."""
 
     name: str
     why: str
@@ -46,7 +46,7 @@ def _read_dangers() -> Iterator[Danger]:
 
 
 DANGERS = tuple(_read_dangers())
-"""Every danger, in the order in which they are looked for."""
+"""Every danger, in the order in which the guard looks for them."""
 
 _SENTENCE_END = re.compile(r"(?<!\.)[.!?;] ")
 _FORBIDDEN_BEFORE = re.compile(
@@ -60,17 +60,17 @@ _YET = re.compile(r"\b(?:but|unless|until|except|without|instead|forget|hesitate
 """Words after which a prohibition no longer forbids what follows ("never forget to ...")."""
 
 SHOWN = 60
-"""Characters of the suspicious text that a reason quotes."""
+"""The most characters of the suspicious text that a reason quotes."""
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u2028\u2029")
-"""Characters that look like nothing, although Unicode does not class them so."""
+"""Characters that look like blanks, although Unicode does not class them as such."""
 _JOINERS = frozenset("\u200c\u200d")
-"""Invisible, but part of the spelling of Persian, Indic scripts and emoji; suspicious only next to ASCII."""
+"""Invisible characters that Persian, Indic scripts and emoji need; they are suspicious only next to ASCII."""
 _SMUGGLERS = re.compile("[\ufe00-\ufe0d\U000e0100-\U000e01ef]")
-"""Variation selectors except the two of emoji: a known way to write bytes that nobody sees."""
+"""Variation selectors except the two of emoji: they can hide bytes in a text."""
 _STYLED = re.compile("[\U0001d400-\U0001d7ff\U0001f110-\U0001f189\u24b6-\u24e9\u1d00-\u1d2b\u2100-\u214f]{2,}")
-"""Mathematical, ringed and boxed letters, which spell words that no search finds."""
+"""Mathematical, ringed and boxed letters, which spell words that a text search does not find."""
 _LOOKALIKES = frozenset(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u0261"  # Cyrillic, and one of phonetics
     "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0408\u0405"
@@ -79,14 +79,14 @@ _LOOKALIKES = frozenset(
 _FOREIGN = ("CYRILLIC", "CHEROKEE", "ARMENIAN", "COPTIC", "LISU", "DESERET")
 _WORD = re.compile(r"[^\W\d_]+")
 ALIKE_LENGTH = 3
-"""Letters from which on a word of nothing but look-alikes is suspicious."""
+"""The least number of letters of a suspicious word in which every letter looks like one of another script."""
 
 _CODE = re.compile(r"(`+)(?P<shown>.+?)\1", re.DOTALL)
 _MARKER = re.compile(
     r"^\s*(?:---|\+\+\+|\*\*\*|___)\s*$|^\s*(?:name|description|allowed-tools|model|tools)\s*:\s.*\n.*^\s*---",
     re.MULTILINE,
 )
-"""What opens or closes frontmatter."""
+"""The pattern of a line that opens or closes frontmatter."""
 _OWN = re.compile(r"skillopt-sleep\s*:|<!--\s*/?\s*skillopt", re.IGNORECASE)
 _HTML = re.compile(
     r"<!--(?!\s*-->)|<!\[CDATA|<\s*/?\s*(?:script|style|iframe|object|embed|meta|link|img|svg|summary|base|form|input|noscript|marquee)\b"
@@ -113,10 +113,10 @@ _ENCODED = re.compile(
 _HEX = re.compile("[0-9a-f]*|[0-9A-F]*")
 _RUN = re.compile(r"[A-Za-z0-9+]{24,}")
 CHANGES = 0.48
-"""Share of places at which small letters, capitals and digits alternate from which text counts as random; a long name
-has fewer."""
+"""The least share of changes between small letters, capitals and digits from one character to the next in random text;
+a long name has a smaller share."""
 _PUSHED = re.compile(r"[ \t\u00a0\u3000]{24,}\S|(?:\r?\n[ \t]*){4,}\S")
-"""Words that blanks before them move out of sight."""
+"""The pattern of words that many blanks before them move out of sight."""
 
 _PLAIN = str.maketrans(
     {
@@ -130,7 +130,7 @@ _PLAIN = str.maketrans(
 
 
 def guard(edit_text: str) -> str | None:
-    """Return why a proposed rule is held back, in one line; None when it passes.
+    """Return why a proposed rule is held back, in one line, or None when the rule passes.
 
     Takes time linear in the text; a text that is too long is not examined further.
     """
@@ -142,7 +142,7 @@ def guard(edit_text: str) -> str | None:
 
 
 def find_danger(text: str) -> str | None:
-    """Return the first danger in a text, in one line; None when there is none, or when its sentence forbids it."""
+    """Return the first danger in a text, in one line, or None when there is none that its sentence does not forbid."""
     for danger in DANGERS:
         for found in danger.pattern.finditer(text):
             if not _is_forbidden(text, found):
@@ -151,7 +151,7 @@ def find_danger(text: str) -> str | None:
 
 
 def _is_forbidden(text: str, found: re.Match[str]) -> bool:
-    """Tell whether the sentence around a danger forbids it, as house rules do ("never commit with --no-verify")."""
+    """Return whether the sentence around a danger forbids it, as house rules do ("never commit with --no-verify")."""
     start = max((end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())), default=0)
     before = _FORBIDDEN_BEFORE.search(text[start : found.start()])
     return (before is not None and not _YET.search(before["between"])) or bool(
@@ -160,7 +160,7 @@ def _is_forbidden(text: str, found: re.Match[str]) -> bool:
 
 
 def find_hidden(text: str) -> str | None:
-    """Return what a reader of the text would not see, in one line; None when it is what it looks like."""
+    """Return a description of text that a reader would not see, in one line, or None when nothing is hidden."""
     return next(_find_reasons(text), None)
 
 
@@ -200,7 +200,7 @@ def _quote(found: re.Match[str]) -> str:
 
 
 def _find_invisible(text: str) -> Iterator[str]:
-    """Yield every code point that a reader would not see, once."""
+    """Yield every different code point of a text that a reader would not see."""
     seen = dict.fromkeys(
         char
         for at, char in enumerate(text)
@@ -212,7 +212,7 @@ def _find_invisible(text: str) -> Iterator[str]:
 
 
 def _find_lookalikes(text: str) -> Iterator[str]:
-    """Yield words that mix scripts as no language does, or use one script to imitate another."""
+    """Yield words that mix scripts in a way no language does, or use one script to imitate another."""
     if styled := _STYLED.search(text):
         yield f"“{styled[0]}”"
     latin = sum(char.isascii() and char.isalpha() for char in text) > len(text) // 3

@@ -1,9 +1,9 @@
-"""Decides whether each sentence of a rule rests on words that the person typed.
+"""Decides whether each sentence of a rule is based on words that the user typed.
 
 Sessions and model replies are hostile input, and a rule can carry a harmful sentence behind an honest one. So every
 sentence is judged alone: its particulars (commands, paths, addresses, flags, names) must have been typed as they are,
-and enough of what it speaks of must have been typed in some form. A sentence that fails is taken out of the rule; the
-rest goes on. There is no list of bad words: what nobody typed has no place in a rule, whatever it says.
+and enough of its other words must have been typed in some form. A sentence that fails is taken out of the rule; the
+rest remains. There is no list of bad words: what nobody typed is not allowed in a rule, whatever it says.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from skillopt_sleep.safety.guard import LONGEST, find_danger
 from skillopt_sleep.safety.redaction.prose import list_secret_words
 
 LEAST_SHARE = 0.32
-"""Weight of a sentence's terms that one typed sentence must share, from 0 to 1; measured by ``scripts/bench guard``."""
+"""The least share of the weight of a sentence's terms in one typed sentence; measured by ``scripts/bench guard``."""
 LEAST_SHARE_UNSPACED = 0.4
-"""The same for scripts written without blanks, where single characters are compared and some match by chance."""
+"""``LEAST_SHARE`` for scripts written without blanks, where single characters are compared and may match by chance."""
 MOST_STRANGE_TERMS = 4
-"""Terms of full weight in a sentence that nobody typed in any form: a paraphrase adds a few, a new demand more."""
+"""The most terms of full weight in a sentence that nobody typed: a paraphrase adds a few, a new demand adds more."""
 LONGEST_STRANGE_CLAUSE = 1.6
-"""Weight of a clause of which no term was typed: so much rides on the rest of the sentence."""
+"""The weight from which a clause without any typed term is rejected; lighter ones only accompany the sentence."""
 SAME_STEM = 0.6
-"""Share of a longer term that it must begin alike with a shorter one to be a form of the same word."""
+"""The share of the longer of two terms that must begin alike for both to be forms of the same word."""
 SHORTEST_STEM = 4
-"""Letters that two forms of one word begin with."""
+"""The least number of letters with which two forms of one word begin."""
 REVERSED_SHARE = 0.6
-"""Share of a sentence's terms that a prohibition holds when the sentence is that prohibition without its "not"."""
+"""The share of a sentence's terms found in a prohibition from which the sentence is the prohibition without "not"."""
 SHARED_WORDS = 2
-"""Content words of a rule that must have been typed in a request for it to be evidence: one may be common by chance."""
+"""The number of a rule's content words typed in a request that make it evidence: one may be common by chance."""
 COVERED_SHARE = 0.75
-"""Share of the terms of a prohibition that a sentence holds when it is that prohibition with further words."""
+"""The share of a prohibition's terms found in a sentence from which it is that prohibition with further words."""
 LEAST_COVERED = 1.4
-"""Weight of these terms: a thing and what is done to it."""
+"""The least weight of the terms that a sentence and a prohibition share: an object and the act on it."""
 
 COMMAND_VERBS = frozenset({"commit", "exec", "init", "install", "push", "status", "test"})
-"""Words of commands that name nothing, beside the verbs of everyday work."""
+"""Words of commands that name no particular thing, in addition to the verbs of everyday work."""
 
 
 _ADDRESS = (
@@ -75,23 +75,23 @@ _PARTICULAR = re.compile("|".join(f"(?:{kind})" for kind in (_ADDRESS, _PATH, _F
 _ACTED_ON = re.compile(rf"{_ADDRESS}|{_FLAG}|(?:^|(?<!\w))(?:~|\.{{0,2}})/|(?<!\w)\.\w")
 """Particulars that an agent could act on; an identifier alone only shows a form."""
 _FILE_NAME = re.compile(r"\w[\w-]*\.[a-z]{1,5}")
-"""A bare file name, which a person calls by its stem: "the changelog" is ``CHANGELOG.md``."""
+"""The pattern of a bare file name, which users also call by its stem: "the changelog" is ``CHANGELOG.md``."""
 _EXAMPLE = re.compile(
     r"[,(]?\s*\b(?:like|such as|as in|e\.g\.,?|for example,?|for instance,?)[ :]+"
     r"(?:`(?P<code>[^`\n]+)`|\"(?P<quoted>[^\"\n]+)\"|(?P<bare>\S+))",
     re.IGNORECASE,
 )
-"""What a sentence shows of the form it demands; it counts as claimed only when an agent could act on it."""
+"""The pattern of an example in a sentence; it must have been typed only when an agent could act on the example."""
 
 
 class Grounds(Struct, frozen=True, kw_only=True):
-    """What a rule may rest on: words that persons typed, and rules that are already live."""
+    """The words that a rule may be based on: those that users typed, and rules that are already live."""
 
     typed: tuple[str, ...]
 
     @classmethod
     def of(cls, tasks: Sequence[TaskRecord], *, also: Sequence[str] = ()) -> Grounds:
-        """Return the grounds of a rule: the typed words of the tasks it was written from, and ``also`` further ones."""
+        """Return the grounds of a rule: the typed words of the tasks it was written from, and the texts in ``also``."""
         return cls(typed=(*(words for task in tasks for words in _typed_words(task)), *also))
 
 
@@ -100,11 +100,11 @@ class DroppedSentence(Struct, frozen=True):
 
     text: str
     why: str
-    """One line for the user."""
+    """The reason, in one line for the user."""
 
 
 class GroundedRule(Struct, frozen=True):
-    """A rule with only those of its sentences that rest on typed words."""
+    """A rule with only those of its sentences that are based on typed words."""
 
     text: str
     """The sentences that are left, in order; "" when there are none."""
@@ -112,9 +112,9 @@ class GroundedRule(Struct, frozen=True):
 
 
 def ground_rule(text: str, grounds: Grounds) -> GroundedRule:
-    """Take out of a rule every sentence that does not rest on what a person typed.
+    """Return a rule without the sentences that are not based on what a user typed.
 
-    Sentences do not vouch for each other.
+    No sentence is accepted because of another sentence.
     """
     typed = _Typed(grounds.typed)
     kept, dropped = [], []
@@ -133,7 +133,7 @@ def ground_rule(text: str, grounds: Grounds) -> GroundedRule:
 
 
 def is_evidence(task: TaskRecord, rule: str) -> bool:
-    """Whether a person typed content words of a rule in this very request: in its corrections, if there were any.
+    """Return whether a user typed content words of a rule in this request, or in its corrections, if it has any.
 
     A model names the requests that its rule comes from, and may name others. One shared word is enough only where a
     correction, or the rule, has no more.
@@ -148,9 +148,9 @@ def is_evidence(task: TaskRecord, rule: str) -> bool:
 
 
 def rests_on_wishes(text: str, tasks: Sequence[TaskRecord]) -> bool:
-    """Whether each sentence of a rule rests on standing wishes that the person typed in these tasks, and only on those.
+    """Return whether each sentence of a rule follows from standing wishes alone that the user typed in these tasks.
 
-    What was pasted is no wish.
+    Pasted text is no wish.
     """
     wishes = tuple(
         sentence
@@ -180,7 +180,7 @@ class _Typed:
             self._stems.setdefault(term[:SHORTEST_STEM], set()).add(term)
 
     def find_objections(self, sentence: str) -> Iterator[str]:
-        """Yield why a sentence does not rest on the typed words; nothing when it does."""
+        """Yield the reasons why a sentence is not based on the typed words; nothing when it is."""
         if _without_mark(sentence) in self._verbatim:
             return
         claimed = _EXAMPLE.sub(_without_harmless_example, sentence)
@@ -206,7 +206,7 @@ class _Typed:
                 yield f"provenance: {why}: “{excerpt(clause.strip(), 80)}”"
 
     def _object_to(self, demand: Demand, *, is_part: bool) -> str | None:
-        """Return why a clause has no place in its sentence: it is new, or changes what was typed; None if it has."""
+        """Return why a clause is not allowed (it is new, or changes what was typed), or None when it is allowed."""
         shares = self._measure_shares(demand.terms, [frozenset(typed.terms) for typed in self._demands])
         near = [(share, typed) for share, typed in zip(shares, self._demands, strict=True) if share > 0]
         polarity, weight = demand.polarity, sum(demand.terms.values())
@@ -227,7 +227,7 @@ class _Typed:
         return "you asked for it once" if is_widened and all(typed.is_once for typed in nearest) else None
 
     def _is_contrary(self, demand: Demand, near: Sequence[tuple[float, Demand]]) -> bool:
-        """Whether a clause demands what was forbidden, or forbids what was only demanded."""
+        """Return whether a clause demands what was forbidden, or forbids what was only demanded."""
         forms = {term: self._find_forms(term) for term in demand.main or demand.terms}
 
         def find_common(typed: Demand) -> frozenset[str]:
@@ -246,9 +246,9 @@ class _Typed:
         return False
 
     def _object_to_act(self, demand: Demand) -> str | None:
-        """Return why nobody asked for the act of a clause on its objects; None if somebody did.
+        """Return why nobody asked for the act of a clause on its objects, or None if somebody did.
 
-        An act that does more than write must have been typed in one clause with what else of its clause was typed.
+        An act that does more than write must have been typed in one clause together with its objects.
         """
         forms = self._find_forms(demand.act)
         known = [self._find_forms(term) for term in demand.main - {demand.act}]
@@ -271,7 +271,7 @@ class _Typed:
         return None
 
     def _is_reordered(self, demand: Demand, typed: Demand) -> bool:
-        """Whether a clause turns round what comes first, or demands what was only named as a condition."""
+        """Return whether a clause reverses the typed order, or demands what was typed only as a condition."""
 
         def share(ours: frozenset[str], theirs: frozenset[str]) -> bool:
             return any(self._find_forms(term) & theirs for term in ours)
@@ -285,18 +285,18 @@ class _Typed:
         )
 
     def _measure_shares(self, terms: Mapping[str, float], typed: Sequence[frozenset[str]]) -> list[float]:
-        """Return, for each typed text, the share of the terms' weight that it holds in any form; 0 without terms."""
+        """Return, for each typed text, the share of the terms' weight that the text has in any form, or 0 for none."""
         weight = sum(terms.values())
         forms = [(mass, self._find_forms(term)) for term, mass in terms.items()]
         known = [(mass, form) for mass, form in forms if form]
         return [sum(mass for mass, form in known if form & words) / weight if known else 0.0 for words in typed]
 
     def has_form(self, term: str) -> bool:
-        """Tell whether a term was typed, in any grammatical form."""
+        """Return whether a term was typed, in any grammatical form."""
         return bool(self._find_forms(term))
 
     def _find_forms(self, term: str) -> frozenset[str]:
-        """Return the typed terms that are this one, or another grammatical form of it (the same beginning)."""
+        """Return the typed terms that equal a term or are another grammatical form of it (with the same beginning)."""
         if len(term) < SHORTEST_STEM or UNSPACED.match(term):
             return frozenset({term}) & self._stems.get(term[:SHORTEST_STEM], set())
         return frozenset(
@@ -312,7 +312,7 @@ class _Typed:
         return self._has(folded)
 
     def _has(self, folded: str) -> bool:
-        """Tell whether the typed text holds these characters as whole words."""
+        """Return whether the typed text contains these characters as whole words."""
         found = self._text.find(folded)
         while found >= 0:
             before, after = self._text[found - 1 : found], self._text[found + len(folded) :][:1]
@@ -324,7 +324,7 @@ class _Typed:
 
 @cache
 def _secret_words() -> re.Pattern[str]:
-    """Return the pattern of words for passwords and keys in many languages: a rule may not bring them in."""
+    """Return the pattern of words for passwords and keys, which a rule may contain only if the user typed one."""
     words = (word for word in list_secret_words() if len(word) > SHORTEST_STEM or not word.isascii())
     return re.compile(
         "|".join(rf"(?<![^\W_]){re.escape(word)}" if word[0] < "\u0e00" else word for word in words), re.IGNORECASE
@@ -344,7 +344,7 @@ def _find_particulars(sentence: str) -> Iterator[str]:
 
 
 def _is_everyday(word: str) -> bool:
-    """Whether a word of a command is only a verb of everyday work (add, run, install): it names nothing."""
+    """Return whether a word of a command is only a verb of everyday work (add, run, install) that names no thing."""
     return word.isalpha() and (word in COMMAND_VERBS or all(weight < 1 for weight in all_terms(word).values()))
 
 

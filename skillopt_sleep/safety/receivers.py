@@ -1,6 +1,6 @@
-"""Identify who receives the prompts sent to an address, and which environment variables must not reach anybody.
+"""Names the receiver of prompts sent to an address, and the environment variables whose values are secret.
 
-Both are asked before a night begins: the user consents to a receiver, and secret values are redacted.
+Both are determined before a night begins: the user consents to a receiver, and secret values are redacted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAMES: Mapping[str, str] = MappingProxyType({"anthropic": "Anthropic", "openai":
 OWN_HOSTS: Mapping[str, str] = MappingProxyType(
     {"api.anthropic.com": "anthropic", "api.openai.com": "openai", "chatgpt.com": "openai"}
 )
-"""Hosts that belong to a provider; any other host may be somebody else."""
+"""The hosts that belong to each provider; any other host may belong to somebody else."""
 
 
 def name_provider(provider: str) -> str:
@@ -24,9 +24,9 @@ def name_provider(provider: str) -> str:
 
 
 def identify_provider(url: str) -> str:
-    """Return who answers at an address: a provider at its own host, else the host, "" for this machine itself.
+    """Return who answers at an address: a provider at its own host, else the host, or "" for this machine itself.
 
-    An address without a readable host is returned as a stranger of that name.
+    An address without a readable host is returned whole, as the name of an unknown receiver.
     """
     try:
         host = (urllib.parse.urlsplit(url.strip()).hostname or "").rstrip(".")
@@ -42,7 +42,7 @@ def identify_provider(url: str) -> str:
 
 
 def hide_secrets(url: str) -> str:
-    """Return an address that anybody may read: without a user, a password and a query."""
+    """Return an address in a form that anybody may read: without a user, a password and a query."""
     start, two_dots, rest = url.partition("://")
     rest = rest.partition("?")[0].partition("#")[0]
     host, slash, path = rest.partition("/")
@@ -50,13 +50,13 @@ def hide_secrets(url: str) -> str:
 
 
 def choose_receiver(candidates: Collection[str], own: str) -> str:
-    """Return the receiver to name when several are possible: a stranger, else ``own``, else this machine ("")."""
+    """Return the receiver to name when several are possible: an unknown one, else ``own``, else this machine ("")."""
     strangers = (provider for provider in candidates if provider not in {own, ""})
     return next(strangers, own if own in candidates else "")
 
 
 SHORTEST = 8
-"""Characters of the shortest value that is hidden as a secret; a shorter one would be found in ordinary words."""
+"""The least number of characters of a value that is hidden as a secret; shorter values occur inside ordinary words."""
 
 _SECRET = re.compile(
     r"SECRET|TOKEN|PASSW|PASSPHRASE|PASSCODE|CREDENTIAL|COOKIE|API_?KEY|APIKEY|(?:^|_)(?:PASS|PWD|PAT|JWT|SAS|DSN|AUTH)(?:_|$)"
@@ -71,21 +71,21 @@ _PATH = re.compile(r"(?:[\w.-]{1,40}:/{0,2})?(?:\.{0,2}|~|[A-Za-z]:)[/\\]", re.D
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether a variable of this name holds a secret."""
+    """Return whether a variable of this name contains a secret."""
     upper = name.upper()
     return _SECRET.search(upper) is not None and _PUBLIC.search(upper) is None
 
 
 def is_worth_hiding(value: str) -> bool:
-    """Tell whether a value can be a secret, and can be searched for without hits in ordinary text.
+    """Return whether a value can be a secret, and can be searched for without hits in ordinary text.
 
-    A short value, a plain word, a number and a path cannot; an address with a password in it is no path.
+    A short value, a plain word, a number or a path is no secret; an address with a password in it is no path.
     """
     path = _PATH.match(value) is not None and "@" not in value and not _looks_random(value)
     return len(value) >= SHORTEST and not (value.isalpha() or _NUMBER.fullmatch(value) or path)
 
 
 def _looks_random(value: str) -> bool:
-    """Tell whether a value is Base64, which may begin with a slash as a path does."""
+    """Return whether a value is Base64, which may begin with a slash as a path does."""
     sorts = (any(map(str.isupper, value)), any(map(str.islower, value)), any(map(str.isdigit, value)))
     return len(value) >= 4 * SHORTEST and all(sorts) and "." not in value and value.count("/") <= len(value) // 10

@@ -1,13 +1,14 @@
 """Redaction: remove secrets from a text before it is stored or sent anywhere.
 
-Session files hold whatever was pasted into them. Every text passes here once, at harvest, so nothing after it needs to
-care; prompts, replies and reports pass once more. A secret becomes ``[redacted:kind:1a2b3c]``: the same secret always
-the same placeholder, so that texts about it stay readable, with six hex digits of a digest, which do not lead back.
+Session files contain whatever was pasted into them. Every text is redacted once, at harvest, so that later code need
+not care; prompts, replies and reports are redacted once more. A secret becomes ``[redacted:kind:1a2b3c]``. The same
+secret always gets the same placeholder, so that texts about it stay readable; its six hex digits are part of a digest
+and do not reveal the secret.
 
 A text is read without escapes, colours and marks of lines, and searched for the words that announce secrets
-(``reading``). A kind of secret has such words and a function that looks at each of their places: some kinds are
+(``reading``). A kind of secret has such words and a function that examines each of their places: some kinds are
 recognised by their own form (``shapes``, ``key_blocks``), others by their surroundings (``names``, ``pairs``,
-``arguments``, ``prose``), where the look of the value decides (``values``).
+``arguments``, ``prose``), where the form of the value decides (``values``).
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from typing import NamedTuple, cast
 import msgspec
 
 EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=%25[0-9A-Fa-f]{2}))"
-"""The beginning of a word, also after the escape of a letter or digit, and after a percent escape of a URL."""
+"""The pattern of a word's beginning, also after the escape of a letter or digit, or a percent escape of a URL."""
 QUOTE = r"\\?[\"'`]"
-"""The quote of a string, or of one inside a string."""
+"""The pattern of the quote of a string, or of a string inside a string."""
 LINE = r"\\?\r?\n[ \t]{0,40}"
-"""The end of a line, and the blanks at the front of the next one."""
+"""The pattern of the end of a line and the blanks at the front of the next line."""
 SHARED = {"WORD_EDGE": EDGE, "ANY_QUOTE": QUOTE, "LINE_END": LINE}
 
 REMEMBERED = 120
-"""Length in characters from which on a match that is no secret is remembered as such."""
+"""The length in characters above which a match that is no secret is remembered, to skip it later."""
 
 
 class Found(NamedTuple):
     """A secret at ``text[start:stop]``. ``kind`` names its placeholder.
 
-    Without a kind it is a long match that is no secret: its kind is not searched again before ``end``, so that time
-    stays linear.
+    With an empty ``kind`` it is a long match that is no secret: the search for the same kind of secret skips it and
+    goes on at ``end``, so that the time stays linear.
     """
 
     kind: str
@@ -46,14 +47,14 @@ class Found(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """One kind of secret."""
+    """One kind of secret: the words that announce it, and the function that finds it."""
 
     words: tuple[str, ...]
-    """Lower-case words of which every text with such a secret contains one."""
+    """Lower-case words; every text with a secret of this kind contains at least one of them."""
     find: Callable[[str, int, int], Found | None]
-    """Called with the text and the start and end of such a word, in any case."""
+    """The function that finds a secret, given the text and the start and end of one of ``words``, in any case."""
     in_plain_words: bool = True
-    """Whether such a secret can follow when the rest of the sentence after the word is plain words."""
+    """Whether the rest of the sentence after the word can be plain words when it contains a secret of this kind."""
 
 
 class _Lazy:
@@ -72,7 +73,7 @@ class _Lazy:
 
 
 def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern that is compiled when it is first used: hundreds of them would slow down every start."""
+    """Return a pattern that is compiled at its first use, because compiling hundreds would slow down every start."""
     return cast("re.Pattern[str]", _Lazy(pattern, flags))
 
 
@@ -96,7 +97,7 @@ def read_section(section: str) -> dict[str, re.Pattern[str]]:
 
 
 def _expand(name: str, section: str) -> str:
-    """Return a pattern with the patterns that it names in their places."""
+    """Return a pattern of a section, with each name of another pattern in it replaced by that pattern."""
     known = _read_patterns()
     pattern = known[section].get(name) or known["shared"].get(name) or SHARED[name]
     return _FRAGMENT.sub(lambda fragment: _expand(fragment["name"], section), pattern)
@@ -112,7 +113,7 @@ _FRAGMENT = re.compile(r"(?<!\?P)<(?P<name>[A-Z_]{1,20})>")
 
 
 def reject(start: int, end: int) -> Found | None:
-    """Return what to remember of a match that is no secret: None unless it is long."""
+    """Return a record of a match that is no secret, so that it is skipped later, or None for a short match."""
     return Found("", start, start, end) if end - start > REMEMBERED else None
 
 

@@ -1,7 +1,7 @@
-"""Find secrets that are handed to commands: after a flag, at a place among the arguments, or through a pipe.
+"""Find secrets that commands receive: after a flag, at a place among the arguments, or through a pipe.
 
-The search is for the name of a command, and for its flags from there on. The other way round, every ``-p`` of a text
-would have to be traced back to a command.
+The search starts at the name of a command and looks for its flags after the name. In the opposite direction, every
+``-p`` of a text would have to be traced back to a command.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from skillopt_sleep.safety.redaction.values import is_identifier, is_irregular, 
 _P = Patterns("arguments")
 
 REACH = 600
-"""Characters from the name of a command on that are searched for its flags."""
+"""The number of characters after the name of a command in which its flags are searched."""
 BACK = 100
 LONGEST_FLAG = 104
 BLANKS = frozenset(("", " ", "\t", "\n"))
 LEAST = 3
-"""Least characters of a password where the form leaves no doubt."""
+"""The least number of characters of a password where its form leaves no doubt."""
 FLAGGED = 6
-"""Least characters of a password that only the name of its flag gives away."""
+"""The least number of characters of a password that only the name of its flag reveals."""
 
 _BEFORE = {"login": "REGISTRY"}
-"""What must precede a command's name."""
+"""By command, the name of the pattern that must precede the command's name."""
 _STRETCHES = {"curl": "LINE", "gh": "GH_SECRET"}
-"""How far a command reaches, where not to the end of its line."""
+"""By command, the name of the pattern of its extent, for commands that do not end with their line."""
 _PORTS = "mysql"
-"""The command of which a value that can be a port number is taken for one, not for a password."""
+"""The command whose password is taken for a port number when it looks like one."""
 
 
 def _accept(text: str, match: re.Match[str] | None) -> Found | None:
@@ -41,7 +41,7 @@ def _accept(text: str, match: re.Match[str] | None) -> Found | None:
 
 
 def _build_kind(known: str, flag: re.Pattern[str]) -> Kind:
-    """Build the detector for some commands; it looks for the password wherever the name of one occurs."""
+    """Return the kind for some commands, which looks for the password wherever the name of one of them occurs."""
     names = known.split()
     called = lazy(rf"(?<!\w)(?<!\w-)(?:{'|'.join(names)})(?:\.py)?(?=[ \t\"'\\])".replace("~", ""), re.IGNORECASE)
     before = getattr(_P, _BEFORE[known]) if known in _BEFORE else None
@@ -91,7 +91,7 @@ def _find_beside_user(text: str, at: int, _: int) -> Found | None:
 
 
 def build_commands() -> tuple[Kind, ...]:
-    """Return the kinds for the commands of ``patterns.toml``, and for flags of any command."""
+    """Return the kinds of secrets for the commands of ``patterns.toml``, and for flags of any command."""
     return (*(_build_kind(names, flag) for names, flag in read_section("commands").items()), *_ANY_COMMAND)
 
 
@@ -104,7 +104,7 @@ _ANY_COMMAND: tuple[Kind, ...] = (
 
 
 PIPED_BACK = 200
-"""Characters before a place that are searched for the beginning of a command."""
+"""The number of characters before a place in which the beginning of a command is searched."""
 
 
 def _find_piped(text: str, _: int, end: int) -> Found | None:

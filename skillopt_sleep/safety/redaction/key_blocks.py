@@ -1,8 +1,8 @@
 """Find private keys in blocks of Base64: PEM, OpenSSH, PGP and PuTTY, whole or cut off at either end.
 
-A block may be quoted, indented, numbered, boxed, a comment, the output of a search, a string of JSON or the sum of
-many. Everything between two markers is removed if most of it is a key. With one marker left, lines are followed from it
-until no more of a key follows soon.
+A block may be quoted, indented, numbered, boxed, in a comment, in the output of a search, or in a string of JSON.
+Everything between two markers is removed if most of it is a key. With one marker left, lines are followed from it until
+no more of a key follows soon.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from skillopt_sleep.safety.redaction.values import is_mixed
 _P = Patterns("key_blocks")
 
 MARKER_ROOM = 60
-"""Characters that hold the front half of a marker."""
+"""The number of characters within which the front half of a marker is searched."""
 LONGEST_LINE = 9_000
-"""Most characters of one line of a key; a whole key may be on one."""
+"""The most characters of one line of a key; a whole key may be on one line."""
 MOST_LINES = 2_000
 SHORT_LINES = 3
-"""Shorter lines that may precede the end: the last one, a checksum."""
+"""The most lines at the end of a key that may be shorter than ``LEAST``: the last line, a checksum."""
 BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
 LEAST = 16
-"""Least characters of a line of a key; only the last may be shorter."""
+"""The least number of characters of a line of a key; only lines at the end may be shorter."""
 PARTED = 96
-"""Characters that hold what separates two lines."""
+"""The most characters that separate two lines of a key."""
 
 WHOLE = 40_000
-"""Characters of the longest key, with everything around its lines."""
+"""The most characters of a key, with everything around its lines."""
 DENSE = 3
-"""At least a third of the text between two markers must be the key."""
+"""The largest ratio of the text between two markers to its key: at least a third must be the key."""
 APART = 120
-"""Most characters between two lines of a key, and between its marker and the first."""
+"""The most characters between two lines of a key."""
 SHORT_LINE = 41
 HEAD = 300
-"""Most characters of headers before its first line."""
+"""The most characters of headers between a marker and the first line of a key."""
 
 MOST_BEFORE = 8
-"""Characters from the beginning of a key to the letters that tell it."""
+"""The most characters from the beginning of a key to the letters by which a key without a marker is found."""
 
 
 def _is_line(line: str) -> bool:
-    """Tell whether a line is generated Base64; a path may also be long and have only letters and slashes."""
+    """Return whether a line is generated Base64, unlike a long path of only letters and slashes."""
     return is_mixed(line) and any(map(str.isupper, line)) and any(map(str.islower, line))
 
 
 def _find_closed_end(text: str, after: int, following: int) -> int:
-    """Return the end of the end marker if the text before it is the key; else the place ``after``."""
+    """Return the end of the end marker if the text before it is the key; else return ``after``."""
     if following < 0:
         return after
     closing = _P.CLOSING.search(text, max(after, following - MARKER_ROOM), following)
@@ -59,7 +59,7 @@ def _find_closed_end(text: str, after: int, following: int) -> int:
 
 
 def _follow_loose(text: str, after: int, limit: int) -> int:
-    """Return where the lines of a key block end that begins at ``after``; ``after`` itself when there are none."""
+    """Return where the key lines that begin at ``after`` end, or ``after`` itself when there are none."""
     end, gap = after, ""
     for line in _P.BLOCK.finditer(text, after, limit):
         if line.start() - end > (APART if gap else HEAD) or not _is_line(line[0]):
@@ -72,7 +72,7 @@ def _follow_loose(text: str, after: int, limit: int) -> int:
 
 
 def _follow_loose_back(text: str, before: int, limit: int) -> int:
-    """Return the start of the lines before an end, whatever surrounds them."""
+    """Return where the key lines before an end marker begin, whatever text surrounds these lines."""
     start = before
     for line in reversed([*_P.BLOCK.finditer(text, limit, before)]):
         if start - line.end() > (APART if start < before else HEAD) or not _is_line(line[0]):
@@ -82,7 +82,7 @@ def _follow_loose_back(text: str, before: int, limit: int) -> int:
 
 
 def _follow(text: str, at: int) -> int:
-    """Return the end of the lines of a key that begin at a place; the place itself without any."""
+    """Return the end of the key lines that begin at a position, or the position itself when there are none."""
     line = _P.AHEAD.match(text, at)
     if line is None:
         return at
@@ -96,7 +96,7 @@ def _follow(text: str, at: int) -> int:
 
 
 def _follow_back(text: str, at: int) -> int:
-    """Return the start of the lines of a key that end at a place; the place itself without any long one."""
+    """Return the start of the key lines that end at a position, or the position itself when none of them is long."""
     start, longest, short = at, 0, 0
     for _ in range(MOST_LINES):
         line = _read_line_before(text, start)
@@ -111,7 +111,7 @@ def _follow_back(text: str, at: int) -> int:
 
 
 def _read_line_before(text: str, end: int) -> re.Match[str] | None:
-    """Return the line of Base64 that ends at a place, or before the separator there."""
+    """Return the match of the line of Base64 that ends at a position, or before a separator that ends there."""
     stop = end
     if end and text[end - 1] not in BASE64:
         parted = _P.PARTED.search(text, max(0, end - PARTED), end)
@@ -123,7 +123,7 @@ def _read_line_before(text: str, end: int) -> re.Match[str] | None:
 
 
 def _find_marked(text: str, start: int, end: int) -> Found | None:
-    """Find the key after a begin marker or before an end marker, from the dashes after ``PRIVATE KEY``."""
+    """Find the key after a begin marker or before an end marker; ``start`` and ``end`` enclose ``PRIVATE KEY``."""
     closes = _P.CLOSES.match(text, end)
     if closes is None or text[start:end] != "PRIVATE KEY":
         return None

@@ -1,4 +1,4 @@
-"""Find secrets that a name gives away: assignments in any notation, .env lines, headers, cookies, XML tags, URLs."""
+"""Find secrets by their names: assignments in any notation, .env lines, headers, cookies, XML tags, URLs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("names")
 
 MOST_SIGNS = 4
-"""Signs of assignment after a name of which one is the right one: ``secret: str = …``."""
+"""The most signs after a name that are tried as its sign of assignment: ``secret: str = …``."""
 ROOM = 72
-"""Characters that hold a telling name and what is between it and its sign of assignment."""
+"""The most characters of a secret's name and of what is between the name and its sign of assignment."""
 NAME = 20
-"""Characters of the longest name before its last telling word."""
+"""The most characters of a name before its last word that announces a secret."""
 SHORT = 4
-"""Least characters of a password in an .env, which contains nothing but values."""
+"""The least number of characters of a password in an .env file, which contains nothing but values."""
 AFTER_A_QUOTE = frozenset("+,;)]}.")
-"""Characters that follow the end of a string, and seldom begin one."""
+"""Characters that often follow the end of a string, and seldom begin a string."""
 LINE_FRONT = 40
-"""Most characters before the name of a setting in its line."""
+"""The most characters in a line before the name of a setting."""
 LINE_BEFORE = 400
-"""Characters of the previous line that show whether it is a setting too."""
+"""The number of characters of the previous line that are read to see whether it is a setting too."""
 _TELLING = (
     "pass",
     "pwd",
@@ -88,7 +88,7 @@ def _find_value(text: str, at: int, name: str, which: str) -> Found | None:
 
 
 def _trim_bare(text: str, start: int, value: str, *, env: bool) -> str:
-    """Return the value at the beginning of unquoted text, "" when it is a call."""
+    """Return the value at the beginning of unquoted text, or "" when the text is a call."""
     if env:
         return value.partition("</")[0].rstrip(",;")
     value = _P.SIGN_IN_CODE.split(value, maxsplit=1)[0]
@@ -99,7 +99,7 @@ def _trim_bare(text: str, start: int, value: str, *, env: bool) -> str:
 
 
 def _is_no_value(match: re.Match[str], value: str, *, env: bool) -> bool:
-    """Tell whether this is the end of a string, the output of a command, or the argument of a call."""
+    """Return whether a match is no value: the end of a string, the output of a command, or the argument of a call."""
     ended = value[:1] in AFTER_A_QUOTE and not (is_random(value) or is_irregular(value))  # "password=" + it
     printed = env and " " in value and match["q"] == "`"
     return ended or printed or (match["call"] is not None and not (len(value) >= MADE and is_irregular(value)))
@@ -108,7 +108,7 @@ def _is_no_value(match: re.Match[str], value: str, *, env: bool) -> bool:
 def _find_phrase_end(text: str, start: int, end: int) -> int:
     """Return the end of an unquoted password of several words, in a file where each line is a setting.
 
-    The same form before a command sets only its first word.
+    In front of a command the same form sets only its first word.
     """
     line = text.rfind("\n", max(0, start - LINE_FRONT), start) + 1
     words = _P.MORE_WORDS.match(text, end)
@@ -165,7 +165,7 @@ def _find_signature(text: str, at: int) -> Found | None:
 
 
 def find_name_before(text: str, at: int) -> tuple[str, str] | None:
-    """Return the telling group and text of a name that ends before a place; None without one."""
+    """Return sort and text of the secret's name that ends before a position, or None when there is no such name."""
     return _read_name(text[max(0, at - ROOM) : at])
 
 
@@ -184,7 +184,7 @@ def _read_name(before: str) -> tuple[str, str] | None:
 
 
 def _find_assigned(text: str, at: int) -> Found | None:
-    """Find a secret after a sign of assignment with a telling name before it."""
+    """Find a secret after a sign of assignment that follows the name of a secret."""
     named = find_name_before(text, at)
     if named is None:
         return None
@@ -199,7 +199,7 @@ def _find_assigned(text: str, at: int) -> Found | None:
 
 
 def _find_after_name(text: str, _: int, end: int) -> Found | None:
-    """Find what is assigned to a name, from the end of its telling word on."""
+    """Find the value assigned to a name, starting at the end of the name's word that announces a secret."""
     at = end
     rejected: Found | None = None
     for _sign in range(MOST_SIGNS):
@@ -218,7 +218,7 @@ NAMING: tuple[Kind, ...] = (Kind((*_TELLING, "contraseña"), _find_after_name, i
 
 
 def _find_in_url(text: str, at: int, _: int) -> Found | None:
-    """Find the password of a URL, from the colon of its scheme on."""
+    """Find the password of a URL, starting at the colon of its scheme."""
     match = _P.URL.match(text, at) or _P.SLASHED.match(text, at) or _P.ALONE.match(text, at)
     if match is None:
         return None

@@ -22,14 +22,14 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("pairs")
 
 BACK = 128
-"""Characters before a name that are searched for the command that sets it."""
+"""The number of characters before a name in which the command that sets the name is searched."""
 ARGUMENT = 8
-"""Least characters of a secret that is the argument of a call."""
+"""The least number of characters of a secret that is the argument of a call."""
 
 _MAY = rf"(?:{QUOTE})?"
 _S = r"\s{0,24}"
 _BLOCK = r"\{\s{1,24}(?:\w{1,24}\s{0,24}=[^\n{}]{0,200}\n\s{0,24}){0,6}?"
-"""The beginning of a block that contains the default of a variable."""
+"""The pattern of the beginning of a block that contains the default of a variable."""
 _VALUE = rf"(?:{QUOTE}(?P<QUOTED>[^\"'`\\\n]{{4,4000}}+)|(?P<BARE>[^\s\"'`\\,;<>{{}}()\[\]$]{{4,4000}}+))"
 _NOTATIONS = tuple(
     (name, lazy(rf"\w[\w.-]{{0,24}}+(?:{before}){_VALUE}".replace("QUOTED", "quoted").replace("BARE", "bare")))
@@ -49,7 +49,7 @@ _NOTATIONS = tuple(
 
 
 def _find_apart(text: str, at: int, end: int) -> Found | None:
-    """Find a value apart from its name, from a letter of the telling word on."""
+    """Find a value that is apart from its name, starting at the word of the name that announces a secret."""
     if _P.AFTER.match(text, end) is None:
         return None
     for notation, pattern in _NOTATIONS:
@@ -67,7 +67,7 @@ def _find_apart(text: str, at: int, end: int) -> Found | None:
 
 
 def _is_given_away(notation: str, text: str, end: int, value: str, named: tuple[str, str]) -> bool:
-    """Tell whether this notation makes the value a secret of the name that ends at a place."""
+    """Return whether this notation makes the value a secret of the name that ends at a given position."""
     which, name = named
     match notation:
         case "call" | "or":
@@ -86,7 +86,7 @@ def _is_given_away(notation: str, text: str, end: int, value: str, named: tuple[
 
 
 def _is_name(value: str) -> bool:
-    """Tell whether a value is a name itself: ``getenv("API_KEY", "FALLBACK_KEY2")``."""
+    """Return whether a value is a name itself: ``getenv("API_KEY", "FALLBACK_KEY2")``."""
     return _P.NAME.fullmatch(value) is not None and not is_random(value)
 
 
@@ -162,7 +162,7 @@ APART: tuple[Kind, ...] = (
 
 LOGIN_BACK = 300
 MANIFEST = 3_000
-"""Most characters of the manifest of a secret."""
+"""The most characters of the manifest of a Kubernetes secret."""
 
 _LOGIN = {"machine", "login", "account", "default"}
 
@@ -230,4 +230,4 @@ LOGINS: tuple[Kind, ...] = (
     Kind(("password",), _find_netrc),
     Kind((":5432:", ":5433:", ":6432:", ":*:"), _find_pgpass),
 )
-"""Passwords of login files. ``find_in_manifests`` finds those of manifests."""
+"""The kinds of passwords in login files; ``find_in_manifests`` finds those in manifests."""

@@ -1,4 +1,4 @@
-"""Find secrets that a sentence gives away, in the languages of ``languages.json``: a word for it, any verb, the value."""
+"""Find secrets that a sentence names, in the languages of ``languages.json``: a word for it, any verb, the value."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("prose")
 
 REACH = 110
-"""Characters after the word in which its value is looked for."""
+"""The number of characters after a word for a secret in which its value is searched."""
 BACK = 90
-"""Characters before the word in which its value is looked for: ``… is the password``."""
+"""The number of characters before a word for a secret in which its value is searched: ``… is the password``."""
 MOST_WORDS = 9
-"""Most words between the word and its value."""
+"""The most words between a word for a secret and its value."""
 LEAST_PASSWORD, LEAST_KEY = 6, 8
 LEAST_UNTOLD, LEAST_UNTOLD_KEY = 7, 16
-"""Least characters of a value that no verb or colon introduces."""
+"""The least number of characters of a password, and of a key, that no verb or colon introduces."""
 LONGEST = 400
 INSIDE_A_NAME = frozenset("/\\._(@")
-"""Characters that follow the word in a path or a name, and in no sentence."""
+"""Characters that follow a word for a secret in a path or a name, and in no sentence."""
 SHORT = 4
-"""Length in characters up to which a word for a secret must not be a part of another word."""
+"""The most characters of a word for a secret that counts only when it is not a part of another word."""
 STRONG = 16
-"""Least characters of a value right after the word, which nothing else gives away."""
+"""The least number of characters of a secret that only its place right after the word reveals."""
 PHRASE = 80
-"""Most characters of a phrase that is a password."""
+"""The most characters of a phrase that is a password."""
 
 
 class _Languages(Struct, frozen=True):
@@ -56,7 +56,7 @@ def _load() -> _Languages:
 
 
 def list_secret_words() -> tuple[str, ...]:
-    """List the words for passwords, keys and what else lets in, in every language."""
+    """Return the words for passwords, keys and other credentials, in every language."""
     named = _load()
     groups = (*named.password.values(), *named.key.values())
     return (*(word for words in groups for word in words), "credential", "cookie", "authorization header", "senhas")
@@ -64,7 +64,7 @@ def list_secret_words() -> tuple[str, ...]:
 
 @cache
 def _told() -> re.Pattern[str]:
-    """Return the pattern of what comes right before a value: a verb, a colon, an arrow."""
+    """Return the pattern of what introduces a value right before it: a verb, a colon, an arrow."""
     words = "|".join(sorted(map(re.escape, _load().told), key=len, reverse=True))
     return re.compile(
         rf"(?:(?<![^\W_])|(?<=[^\x00-\u024f]))(?:{words})[\s:]{{0,3}}[\"'`*_\u201c\u201e\u00ab\u300c(]{{0,3}}\Z",
@@ -112,7 +112,7 @@ def _find_said(text: str, start: int, end: int, *, password: bool) -> Found | No
 
 
 def _is_telling(text: str, start: int, end: int, *, password: bool) -> bool:
-    """Tell whether the word stands for a secret, and is no part of another one or of something about a secret."""
+    """Return whether a word means a secret, and is no part of another word or of a term such as "password policy"."""
     if _P.ABOUT.match(text, end) or (end - start <= SHORT and not _stands_alone(text, start, end)):
         return False
     if text[start:end].lower() == "pass":  # or something passes, or is passed
@@ -121,7 +121,7 @@ def _is_telling(text: str, start: int, end: int, *, password: bool) -> bool:
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
-    """Tell whether a short word is a word of its own, and not the name of a test that passed."""
+    """Return whether a short word is a word of its own, and not the name of a test that passed."""
     around = text[max(0, start - 1) : start] + text[end : end + 1]
     if text[start] >= "\u2e80":  # no blanks between words
         return True
@@ -129,7 +129,7 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
 
 
 def _find_after(text: str, end: int, zone: int, *, password: bool, only_told: bool) -> Found | None:
-    """Find the first word after the one for a secret that can be its value."""
+    """Find the first word after a word for a secret that can be its value."""
     quoted = _P.QUOTED.search(text, end, zone + PHRASE) if password and not only_told else None
     if quoted and _told().search(text[end : quoted.start()]) and _is_phrase(quoted["secret"]):
         return Found("secret", *quoted.span("secret"), quoted.end())
@@ -178,7 +178,7 @@ def _find_pin(text: str, start: int, end: int) -> Found | None:
 
 
 def _find_direct(text: str, start: int, end: int) -> Found | None:
-    """Find a long random value right after the word: ``acme TOKEN 5f3a…``, ``acme-secret-5f3a…``, ``acme_key=5f3a…``."""
+    """Find a long random value right after a word: ``acme TOKEN 5f3a…``, ``acme-secret-5f3a…``, ``acme_key=5f3a…``."""
     between = _P.BETWEEN.match(text, end)
     match = _P.VALUE.match(text, between.end()) if between else None
     if match is None or (text[start:end].lower() == "key" and not _P.IN_A_NAME.search(text, max(0, start - 2), start)):
@@ -210,7 +210,7 @@ def _is_phrase(value: str) -> bool:
 
 
 def _is_said_secret(value: str, *, password: bool, told: bool, before: str) -> bool:
-    """Tell whether a word of a sentence is a secret; if neither verb nor colon introduced it, it must look like one."""
+    """Return whether a word of a sentence is a secret; without a verb or colon before it, it must look like one."""
     if (
         is_stand_in(value)
         or (_P.NO_VALUE.fullmatch(value) and not _P.NUMBERED_WORDS.fullmatch(value))

@@ -32,7 +32,7 @@ _Word = tuple[str, tuple[int, ...]]
 
 
 class Words:
-    """Lower-case words, each with the numbers of what is to be looked for at its places."""
+    """Lower-case words, each with the numbers of the kinds of secrets to look for at its places."""
 
     def __init__(self, numbers: Mapping[str, tuple[int, ...]], *, by_pattern: bool = False) -> None:
         spelt = {form: found for word, found in numbers.items() for form in _spell(word)}
@@ -42,7 +42,7 @@ class Words:
         self._lock = threading.Lock()
 
     def find(self, text: str) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """Yield the start, the end and the numbers of every word in a text, in any case, also where they overlap."""
+        """Yield start, end and numbers of every word found in a text, in any case; words may overlap."""
         if self._by_pattern:
             for match in self._pattern.finditer(text):
                 for form, numbers in self._beginnings[_lower(match[1])]:
@@ -70,7 +70,7 @@ class Words:
         return database
 
     def _scratch(self) -> Any:  # noqa: ANN401 -- as above
-        """Return the working memory of this thread: two scans must not share any."""
+        """Return the working memory of this thread, because two scans must not share one."""
         with self._lock:
             if not hasattr(self._thread, "scratch"):
                 self._thread.scratch = self._database.scratch.clone()
@@ -83,7 +83,7 @@ class Words:
 
     @cached_property
     def _beginnings(self) -> Mapping[str, Sequence[_Word]]:
-        """The words that a word begins with, itself among them."""
+        """For each word, all words that it begins with, including the word itself."""
         places: dict[str, list[int]] = {}
         for place, (form, _) in enumerate(self._words):
             places.setdefault(_lower(form), []).append(place)
@@ -97,12 +97,12 @@ class Words:
 
 
 def _spell(word: str) -> set[str]:
-    """Return the spellings of a word: outside of ASCII, small and capital letters are different words."""
+    """Return the spellings of a word in small and capital letters, where these are not ASCII."""
     return {word} if word.isascii() else {word, word.capitalize(), word.upper()}
 
 
 def _lower(word: str) -> str:
-    """Return a word with small letters in ASCII, and the others as they are."""
+    """Return a word with its ASCII letters in lower case and all other characters unchanged."""
     return word.lower() if word.isascii() else "".join(c.lower() if c.isascii() else c for c in word)
 
 
@@ -125,22 +125,22 @@ _QUOTES = "\"'`"
 
 
 class Reading(NamedTuple):
-    """A text as it reads, in pieces that are alternately plain text and an escape."""
+    """A text without its escapes, in pieces that are alternately plain text and a decoded escape."""
 
     text: str
     reads: Sequence[int]
-    """Where each piece begins in ``text``."""
+    """The position in ``text`` where each piece begins."""
     stands: Sequence[int]
-    """Where each piece begins in the original."""
+    """The position in the original text where each piece begins."""
 
     def locate(self, start: int, stop: int) -> tuple[int, int]:
-        """Return where the characters from ``start`` to ``stop`` are in the original."""
+        """Return the start and the end in the original of the characters from ``start`` to ``stop``."""
         if not self.reads:
             return start, stop
         return self._place(start), self._place(stop - 1, end=True)
 
     def replace(self, places: Sequence[tuple[int, int]], marks: Sequence[str]) -> Reading:
-        """Return a reading with a mark in each of these places; its original is this reading."""
+        """Return a reading with a mark at each of these places; the original of the new reading is this reading."""
         edges = [0, *itertools.chain.from_iterable(places), len(self.text)]
         pieces = [self.text[start:stop] for start, stop in itertools.pairwise(edges)]
         pieces[1::2] = marks
@@ -154,7 +154,7 @@ class Reading(NamedTuple):
 
 
 def unescape(text: str) -> Reading:
-    """Return the text as it reads.
+    """Return a reading of the text with its escapes decoded.
 
     However deeply strings are nested, an escaped quote keeps one backslash, and so does a continued end of a line.
     """
@@ -164,12 +164,12 @@ def unescape(text: str) -> Reading:
 
 
 def strip_line_marks(text: str) -> Reading:
-    """Return the text without the marks in front of its lines."""
+    """Return a reading of the text without the marks in front of its lines."""
     return _build_reading(_MARK.split(text), text, lambda _: "\n")
 
 
 def _build_reading(pieces: list[str], text: str, read: Callable[[str], str]) -> Reading:
-    """Build the reading of pieces of which every second one is an escape."""
+    """Return the reading made of these pieces; every second piece is an escape."""
     if len(pieces) == 1:
         return Reading(text, (), ())
     stands = [0, *itertools.accumulate(map(len, pieces))]
@@ -196,7 +196,7 @@ def _read_escape(escape: str) -> str:
 
 
 def _decode(code: int, escape: str) -> str:
-    """Return the character with this code; the escape itself if it is not a printable one."""
+    """Return the character with this code, or the escape itself if the character is not printable."""
     if code > MOST_ASCII or chr(code) == "\\":
         return escape
     char = chr(code)

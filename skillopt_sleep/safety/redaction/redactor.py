@@ -1,4 +1,4 @@
-"""Replace every secret of a text with a placeholder, in one walk from sign to sign."""
+"""Replace every secret of a text with a placeholder, in one walk from one announcing word to the next."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from skillopt_sleep.safety.redaction.shapes import SHAPES, build_vendors, find_t
 from skillopt_sleep.safety.redaction.values import find_end, is_random, join_parts, looks_made
 
 REMEMBERED = 10
-"""Characters from which on a secret is also hidden in the rest of a session, where nothing marks it."""
+"""The least length of a secret that is also hidden in the rest of a session, where nothing announces it."""
 AROUND = 1_000
-"""Characters around a placeholder that are searched again."""
+"""The number of characters before and after a placeholder that are searched again."""
 PARTS = frozenset("\n\r\\\"'`")
-"""Characters that end the first part of a secret that continues in the next line."""
+"""The characters that may directly follow the first part of a secret that continues in the next line."""
 PASSES = 6
-"""Most walks over one text. The first finds nearly all; the surroundings are searched until nothing is found."""
+"""The most walks over one text: one over all of it, then over the surroundings of new placeholders."""
 
 S = TypeVar("S", Session, Conversation)
 V = TypeVar("V")
@@ -42,14 +42,14 @@ Windows = tuple[tuple[int, int], ...]
 
 _MARKER = re.compile(r"-{1,5} ?(?:BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{1,5}")
 _GLUE = re.compile(r"[^A-Za-z0-9]+")
-"""What separates the lines of a key."""
+"""The pattern of what separates the lines of a key."""
 _PLAIN_WORDS = re.compile(r"`?s?(?: `?[A-Z]?[^\W\dA-Z_]{1,14}`?,?){1,14}+(?:\.(?=\s)|\n(?![\w.+/-]{8}))")
-"""The rest of a sentence of words without digits, signs, quotes, or capitals inside."""
+"""The pattern of the rest of a sentence that has only words without digits, signs, quotes, or capitals inside."""
 _STANDING = re.compile(PLACEHOLDER)
 
 
 class Search:
-    """Finds the secrets of a text that some kinds describe."""
+    """A search for some kinds of secrets in a text."""
 
     def __init__(self, kinds: Sequence[Kind], *, by_pattern: bool = False) -> None:
         self.kinds = kinds
@@ -63,7 +63,7 @@ class Search:
         }
 
     def find(self, text: str) -> Iterator[Found]:
-        """Yield every secret, in the order of the words that announce them; they may overlap."""
+        """Yield every secret, in the order of the words that announce secrets; the secrets may overlap."""
         passed: dict[int, int] = {}
         plain_until = 0
         for start, end, numbers in self._words.find(text):
@@ -83,7 +83,7 @@ class Search:
 
 @cache
 def search_everything() -> Search:
-    """Return the search for every kind, in the order in which they are tried at one place."""
+    """Return the search for every kind of secret, in the order in which kinds are tried at one place."""
     return Search(
         (
             *KEYBLOCKS,
@@ -102,14 +102,14 @@ def search_everything() -> Search:
 
 @cache
 def search_forms() -> Search:
-    """Return the search for kinds with a form of their own."""
+    """Return the search for kinds of secrets that have a form of their own."""
     return Search((*SHAPES, *build_vendors()))
 
 
 class Redactor:
-    """Removes secrets from texts: those of ``KINDS``, and literal ``values``, such as those of the environment.
+    """Removes secrets from texts: all of ``KINDS``, and the literal ``values``, such as those of the environment.
 
-    A value that is short, a plain word, a number or a path is ignored: it would be found everywhere.
+    A value that is short, a plain word, a number or a path is ignored, because ordinary texts contain such values.
     """
 
     def __init__(self, values: Sequence[str] = ()) -> None:
@@ -122,11 +122,11 @@ class Redactor:
         return self._redact(text, [])
 
     def has_secret(self, text: str) -> bool:
-        """Tell whether the text contains a secret."""
+        """Return whether the text contains a secret."""
         return any(value in text for value in self._literals) or next(_find(_read(text)[-1].text), None) is not None
 
     def find_secrets(self, text: str, around: int = 0) -> list[tuple[str, str]]:
-        """Return each secret of a text with the ``around`` characters before it, for measurements."""
+        """Return each secret of a text with ``around`` characters before the secret, for measurements."""
         readings = _read(text)
         places = [_locate(readings, (secret.start, secret.stop)) for secret in _find(readings[-1].text)]
         return [(text[max(0, start - around) : start], text[start:stop]) for start, stop in places]
@@ -134,7 +134,7 @@ class Redactor:
     def redact_all(self, texts: Sequence[str]) -> dict[str, str]:
         """Return the texts that contain secrets, with their redacted form.
 
-        A secret that one text gives away is also hidden in the others, where nothing marks it.
+        A secret found in one text is also hidden in the other texts, where nothing announces it.
         """
         if not self.has_secret("\n".join(texts)):
             return {}
@@ -147,7 +147,7 @@ class Redactor:
         return {text: done for text, done in redacted.items() if done != text}
 
     def clean(self, value: V) -> V:
-        """Return a value without secrets in any text of it, however deep; the same object if it has none."""
+        """Return a value with every text inside redacted, however deeply nested, or the same object without secrets."""
         changed: object = value
         if isinstance(value, str):
             changed = self.redact(value) if not isinstance(value, enum.Enum) else value
@@ -190,13 +190,13 @@ class Redactor:
 
 
 def make_placeholder(kind: str, secret: str) -> str:
-    """Return the placeholder of a secret; that of a key does not depend on how its lines are broken."""
+    """Return the placeholder of a secret; line breaks inside a key do not change its placeholder."""
     plain = _GLUE.sub("", _MARKER.sub("", secret)) if kind in {"pem", "pgp"} else secret
     return f"[redacted:{kind}:{hashlib.sha256(plain.encode('utf-8', 'replace')).hexdigest()[:6]}]"
 
 
 def _find(text: str, windows: Windows | None = None) -> Iterator[Found]:
-    """Yield every secret in one of the windows (None: anywhere), in order and without overlaps."""
+    """Yield every secret in one of the windows (all of the text for None), in order and without overlaps."""
     standing = [match.span() for match in _STANDING.finditer(text)] if "[redacted:" in text else []
     last: Found | None = None
     for found in sorted(_find_any(text, windows), key=lambda found: (found.start, -found.stop, found.kind == "secret")):
@@ -215,7 +215,7 @@ def _find(text: str, windows: Windows | None = None) -> Iterator[Found]:
 
 
 def _find_any(text: str, windows: Windows | None) -> Iterator[Found]:
-    """Yield what every search finds, in no order."""
+    """Yield the secrets that every search finds, in no order."""
     for start, stop in windows or ((0, len(text)),):
         part = text[start:stop] if windows else text
         for found in chain(search_everything().find(part), find_tokens(part), find_in_manifests(part)):
@@ -223,7 +223,7 @@ def _find_any(text: str, windows: Windows | None) -> Iterator[Found]:
 
 
 def _name_form(text: str, found: Found) -> Found:
-    """Name a secret by its form if it has one, so that the same secret always gets the same placeholder."""
+    """Return the secret with the kind of its own form if it has one, so that it always gets the same placeholder."""
     if found.kind != "secret":
         return found
     value = text[found.start : found.stop]
@@ -237,20 +237,20 @@ def _name_form(text: str, found: Found) -> Found:
 
 
 def _read(text: str) -> list[Reading]:
-    """Return the steps from the original text to the text as it reads."""
+    """Return the readings that lead from the original text to the text without escapes and line marks."""
     plain = unescape(text)
     return [plain, strip_line_marks(plain.text)]
 
 
 def _locate(readings: Sequence[Reading], place: tuple[int, int]) -> tuple[int, int]:
-    """Return where a place of the last reading is in the original text."""
+    """Return the place in the original text of a place in the last reading."""
     for reading in reversed(readings):
         place = reading.locate(*place)
     return place
 
 
 def _find_windows(reading: Reading) -> Windows:
-    """Return where a replacement may have revealed something new: around each placeholder."""
+    """Return the windows around placeholders, where a replacement may have revealed another secret."""
     windows: list[tuple[int, int]] = []
     for start, stop in zip(reading.reads[1:-1:2], reading.reads[2::2], strict=True):
         opening = max(0, start - AROUND)
@@ -262,7 +262,7 @@ def _find_windows(reading: Reading) -> Windows:
 
 
 def _insert(text: str, taken: Sequence[tuple[int, int, str]]) -> str:
-    """Return the text with its placeholders; one that was found around another replaces both."""
+    """Return the text with its placeholders; a secret that encloses another placeholder replaces both."""
     pieces: list[str] = []
     end = 0
     for start, stop, mark in sorted(taken, key=lambda part: (part[0], -part[1])):
@@ -273,7 +273,7 @@ def _insert(text: str, taken: Sequence[tuple[int, int, str]]) -> str:
 
 
 def _spell(value: str) -> set[str]:
-    """Return the spellings of a value: as it is, in JSON, in a URL."""
+    """Return the spellings of a value: unchanged, in JSON, in a URL."""
     return {
         value,
         json.dumps(value)[1:-1],
@@ -299,12 +299,12 @@ TEXTS = (
     *("prompt", "final", "tools", "skills", "files", "commands", "line"),
     *("steps", "text", "tool", "result", "words"),
 )
-"""Fields of a session, its turns and its steps with text in them; sources, paths, ids and times stay as they are,
-because a session is found again by them."""
+"""Fields of a session, its turns and its steps that are redacted; sources, paths, ids and times are not, because a
+session is found again by them."""
 
 
 def redact_session(session: S, redactor: Redactor) -> S:
-    """Return a session, or the steps of one, without secrets in any of its texts; the same object if it has none."""
+    """Return a session, or its steps, with every text redacted, or the same object if it has no secret."""
     texts: list[str] = []
     _collect_texts(session, texts)
     changes = redactor.redact_all(tuple(dict.fromkeys(texts)))

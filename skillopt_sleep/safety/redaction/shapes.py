@@ -30,33 +30,33 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("shapes")
 
 BACK, AHEAD = 200, 600
-"""Characters around the word of a rule that contain the key, where the key does not begin with the word."""
+"""The numbers of characters before and after a rule's word that are searched, if a key may begin before the word."""
 LEAST_ENTROPY = 2.5
-"""Least bits of entropy per character of a value that stands beside the name of its issuer."""
+"""The least entropy, in bits per character, of a value beside the name of its issuer."""
 DISTINCT = 6
 HEAD = 64
-"""Characters at the beginning of a value that contain the word of its rule."""
+"""The number of characters at the beginning of a value that contain the word of its rule."""
 
 _BESIDE = r"[ \t\w.-]{0,20}[\s'\"`\\]{0,4}(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)[\\`'\"\s=]{0,5}"
-"""From the name of an issuer to a value: the rest of a longer name, quotes, a sign of assignment."""
+"""The pattern between the name of an issuer and a value: the rest of a longer name, quotes, a sign of assignment."""
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """What keys of an issuer look like."""
+    """The form of an issuer's keys, and the words that announce them."""
 
     id: str
     kind: str
-    """What the placeholder calls it."""
+    """The name of this kind of secret in its placeholder."""
     words: tuple[str, ...]
-    """Lower-case words, one of which is there with every such key."""
+    """Lower-case words; every text with such a key contains one of them."""
     form: str = ""
-    """The pattern of a key, with a group ``secret`` if that is only a part of it."""
+    """The pattern of a key, with a group ``secret`` if only a part of the match is secret."""
     beside: str = ""
     """The pattern of a value that is assigned to the name of the issuer."""
     inside: bool = False
-    """The key does not begin with the word."""
+    """Whether a key may begin before the word that announces it."""
     entropy: float = 0.0
-    """Least bits that a character of it holds."""
+    """The least entropy of a key, in bits per character."""
 
 
 class _File(Struct, frozen=True, kw_only=True):
@@ -64,13 +64,13 @@ class _File(Struct, frozen=True, kw_only=True):
 
 
 def read_rules() -> tuple[Rule, ...]:
-    """Return our own rules and the public ones."""
+    """Return the rules of ``forms.json`` and the public ones of ``vendors.json``."""
     files = (Path(__file__).with_name(name).read_bytes() for name in ("forms.json", "vendors.json"))
     return tuple(rule for data in files for rule in msgspec.json.decode(data, type=_File).rules)
 
 
 def build_vendors() -> tuple[Kind, ...]:
-    """Return one kind for each rule."""
+    """Return one kind of secret for each rule."""
     return tuple(map(_build_kind, read_rules()))
 
 
@@ -108,7 +108,7 @@ def _accept(rule: Rule, match: re.Match[str], entropy: float) -> Found | None:
 
 
 def _find_parted(rule: Rule, pattern: re.Pattern[str], text: str, start: int) -> Found | None:
-    """Find a key of which the end of a line or string separates two halves."""
+    """Find a key that the end of a line or string splits into two parts."""
     half = _P.HALF.match(text, start)
     parts = join_parts(text, half.end()) if half and _P.EDGE.match(text, start) else None
     if half is None or parts is None:
@@ -123,11 +123,11 @@ def _find_parted(rule: Rule, pattern: re.Pattern[str], text: str, start: int) ->
 
 
 BESIDE = 160
-"""Characters from the name of a key in which its secret is looked for."""
+"""The number of characters after the name of a key in which its secret is searched."""
 
 
 def _find_aws_pair(text: str, at: int, _: int) -> Found | None:
-    """Find the secret that stands beside the name of its key: in a table, as the next argument, in the next line."""
+    """Find the secret beside the name of its key: in a table, as the next argument, or in the next line."""
     name = _P.AWS_NAME.match(text, at)
     if name is None:
         return None
@@ -166,32 +166,32 @@ SHAPES: tuple[Kind, ...] = (
     Kind(("basic ", "basic\t"), _find_basic),
     Kind(("bearer",), _find_bearer),
 )
-"""Secrets by their form."""
+"""The kinds of secrets that are found by their own form."""
 
 
 LEAST = 20
-"""Characters of the shortest run of letters, digits, dashes and underscores that is looked at."""
+"""The least length of a run of letters, digits, dashes and underscores that is examined."""
 BODY = 16
-"""Characters of the shortest random body."""
+"""The least number of characters of a key's random part after its prefix."""
 HEX_BODY = 24
-"""Characters of the shortest random body of hex digits, or of letters alone."""
+"""The least number of characters of a key's random part that is all hex digits, or all letters."""
 URLSAFE_BODY = 28
-"""Characters of the shortest random body with dashes and underscores in it."""
+"""The least number of characters of a key's random part with dashes and underscores in it."""
 LONGEST_ISSUER = 28
 SOME_CHANGES = 3
 ALONE = 28
-"""Characters of the shortest random word that is taken for a key without a prefix."""
+"""The least number of characters of a random word that counts as a key without a prefix."""
 MOST_ALONE = 60
 PIECED = frozenset("/+=.%~")
 SHARE = 4
-"""Most characters, on average, between two changes from letters to digits or back in a random body that has both."""
+"""The most characters for each change between letters and digits, on average, in random text that has both."""
 DOTTED = 20
 VAULT = 24
 SID = 34
 BOT = 35
-"""Characters of the tokens of Twilio, and of Telegram after the number of a bot."""
+"""The number of characters of a Telegram token after the number of its bot."""
 WORD = 3
-"""Characters of the shortest word of a language."""
+"""The least number of characters of a word of a natural language."""
 LONGEST_RUN = 4_000
 
 _CLASSES = bytes(
@@ -216,13 +216,13 @@ def find_tokens(text: str) -> Iterator[Found]:
 
 
 def is_issued(value: str) -> bool:
-    """Tell whether a value is a key by its form alone."""
+    """Return whether a value is a key by its form alone."""
     found = next(find_tokens(value), None)
     return found is not None and (found.start, found.stop) == (0, len(value))
 
 
 def is_identifier_of_object(value: str) -> bool:
-    """Tell whether a value has the prefix of an identifier: of a message, a request, a commit."""
+    """Return whether a value has the prefix of an identifier: of a message, a request, a commit."""
     return _is_listed(re.split("[-_]", value.lower())[:-1])
 
 
@@ -246,7 +246,7 @@ def _look_at(text: str, start: int, stop: int) -> Found | None:
 
 
 def _find_in_parts(text: str, start: int, stop: int) -> Found | None:
-    """Find the tokens of Twilio, Discord and Telegram, which have parts of fixed lengths and no word."""
+    """Find the tokens of Twilio, Discord and Telegram, which have parts of fixed lengths and no announcing word."""
     run = text[start:stop]
     if len(run) == SID and _P.SID.fullmatch(run):
         token = _P.AUTH_TOKEN.match(text, stop) if run.startswith("AC") else None
@@ -260,7 +260,7 @@ def _find_in_parts(text: str, start: int, stop: int) -> Found | None:
 
 
 def _is_alone(text: str, start: int, stop: int) -> bool:
-    """Tell whether this is a random word behind capitals (``AKID…``), and no piece of a path or of longer Base64."""
+    """Return whether a random word after capitals (``AKID…``) is a key, and not part of a path or of longer Base64."""
     run = text[start:stop]
     bounded = run[:3].isupper() and run.isalnum() and not PIECED & {text[start - 1 : start], text[stop : stop + 1]}
     if not bounded or not ALONE <= len(run) <= MOST_ALONE or _P.DIGEST_BEFORE.search(text, max(0, start - 24), start):
@@ -269,7 +269,7 @@ def _is_alone(text: str, start: int, stop: int) -> bool:
 
 
 def _is_dotted_body(run: str, issuer: str) -> bool:
-    """Tell whether what follows ``hvs.`` is a key; a name in a program may be as long, and one of Vault has no prefix."""
+    """Return whether the text after ``hvs.`` or another prefix with a dot is a key, and not a name in a program."""
     plain = re.sub("[-_]", "", run)
     if len(issuer) == len("s."):
         return _P.VAULT.match(run) is not None and is_irregular(run[:VAULT])
@@ -278,7 +278,7 @@ def _is_dotted_body(run: str, issuer: str) -> bool:
 
 
 def _find_body(run: str) -> str | None:
-    """Return the random body of a key; None when the run is none."""
+    """Return the random part of a key after its prefix, or None when the run of characters is no key."""
     for sign in _P.SIGN.finditer(run, 0, LONGEST_ISSUER + 1):
         cut = sign.start()
         at = max(run.rfind("-", 0, cut), run.rfind("_", 0, cut)) + 1
@@ -294,7 +294,7 @@ def _find_body(run: str) -> str | None:
 
 
 def _is_body(body: str, issuer: list[str], sign: str) -> bool:
-    """Tell whether what follows the sign after an issuer is random."""
+    """Return whether the text after an issuer's prefix is random."""
     if len(body) < BODY:
         return False
     first = re.split("[-_]", body, maxsplit=1)[0]
@@ -317,7 +317,7 @@ def _is_random_part(part: str, issuer: list[str], sign: str) -> bool:
 
 
 def _is_drawn(part: str) -> bool:
-    """Tell whether letters and digits follow each other as if drawn by lot."""
+    """Return whether letters and digits follow each other as if drawn at random."""
     if not any(map(str.isdigit, part)):
         return (
             len(part) >= HEX_BODY and not (part.islower() or part.isupper()) and is_irregular(part) and is_random(part)
@@ -332,12 +332,12 @@ def _is_drawn(part: str) -> bool:
 
 
 def _is_keyish(issuer: list[str]) -> bool:
-    """Tell whether the prefix itself says that a key follows."""
+    """Return whether the prefix itself says that a key follows, as in ``token_…``."""
     return any(_load()["keyish"].get(word) or word.endswith(("pat", "key", "token", "secret", "sk")) for word in issuer)
 
 
 def _is_listed(issuer: list[str]) -> bool:
-    """Tell whether the prefix is that of an identifier and not of a key."""
+    """Return whether the prefix is that of an identifier and not of a key."""
     listed = _load()
     return not _is_keyish(issuer) and any(listed["identifiers"].get(word) for word in issuer)
 

@@ -1,6 +1,6 @@
 """Decide whether a value is a secret, or only a stand-in, a name, a number, a path or a word.
 
-Most of what follows a telling name is no secret. What is generated looks random; what is written does not.
+Most values that follow a name such as "password" are no secrets. Generated values look random; written ones do not.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from skillopt_sleep.safety.redaction import Patterns
 _P = Patterns("values")
 
 DISTINCT = 5
-"""Different characters that a generated key has more of; a stand-in repeats a few."""
+"""A generated key has more different characters than this number; a stand-in repeats a few characters."""
 SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
-"""Length from which on a name in a program can be recognised, and the least average length of its words.
+"""Pairs of a value's length and the least average word length of a program's name that is at least so long.
 
-1 of 200 names has less, 1 to 5 of 100 random strings have more.
+1 of 200 names has a lower average, 1 to 5 of 100 random strings have a higher one.
 """
 LONG_WORD = 20
 CHANGES = 0.41
-"""Share of places where random text changes between small letters, capitals and digits; names have a third."""
+"""The least share of places where random text changes between small letters, capitals and digits; a third in names."""
 TEXT = 12
-"""Characters of Base64 that tell whether it is that of a text."""
+"""The least number of characters of Base64 from which it can be told whether it encodes a text."""
 
 
 def is_mixed(value: str) -> bool:
-    """Tell whether a value has letters and digits, and not just the same few, as generated keys do."""
+    """Return whether a value has letters, digits and more than a few different characters, as generated keys do."""
     return _P.DIGIT.search(value) is not None and _P.LETTER.search(value) is not None and len(set(value)) > DISTINCT
 
 
 def looks_made(value: str) -> bool:
-    """Tell whether a value is generated rather than written: a part mixes letters and digits, or it has odd signs."""
+    """Return whether a value is generated rather than written: a part mixes letters and digits, or has odd signs."""
     if (_P.ODD.search(value) and len(set(value)) > DISTINCT) or is_irregular(value):
         return True
     return not _P.AMOUNT.fullmatch(value) and any(
@@ -45,25 +45,25 @@ def looks_made(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Tell whether small letters, capitals and digits alternate as often as in random text, and in no name."""
+    """Return whether small letters, capitals and digits alternate as often as in random text, and in no name."""
     sorts = ["0" if c.isdigit() else "A" if c.isupper() else "a" for c in value]
     return len(value) >= LONG_WORD and sum(a != b for a, b in itertools.pairwise(sorts)) > CHANGES * len(value)
 
 
 def is_irregular(value: str) -> bool:
-    """Tell whether small letters, capitals and digits follow each other as in no name: ``lxCZAIKONvV2efoUpE``."""
+    """Return whether small letters, capitals and digits follow each other as in no name: ``lxCZAIKONvV2efoUpE``."""
     words = _P.CASES.findall(value)
     length = sum(map(len, words))
     return any(length >= least and length < average * len(words) for least, average in SHORTEST_WORDS)
 
 
 def measure_entropy(value: str) -> float:
-    """Return the bits a character holds, by how often each occurs (Shannon)."""
+    """Return the Shannon entropy of a text in bits per character, from how often each character occurs."""
     return -sum(count / len(value) * math.log2(count / len(value)) for count in Counter(value).values())
 
 
 def encodes_a_pair(value: str) -> bool:
-    """Tell whether this is the Base64 of ``user:password``."""
+    """Return whether a value is the Base64 of ``user:password``."""
     plain = _decode(value.rstrip("=") + "=" * (-len(value.rstrip("=")) % 4), b"-_" if set("-_") & set(value) else None)
     try:
         return b":" in plain and plain.decode("utf-8").isprintable()
@@ -72,7 +72,7 @@ def encodes_a_pair(value: str) -> bool:
 
 
 def encodes_text(value: str) -> bool:
-    """Tell whether this is the Base64 of a text: chance seldom makes a dozen bytes that can all be printed."""
+    """Return whether a value is the Base64 of a text, because chance seldom makes a dozen printable bytes."""
     plain = b"" if len(value) < TEXT or len(value) % 4 or _P.PARTS.sub("", value).strip("+/=") else _decode(value)
     return bool(plain) and plain.isascii() and plain.decode("ascii").isprintable()
 
@@ -85,25 +85,25 @@ def _decode(value: str, altchars: bytes | None = None) -> bytes:
 
 
 def _has_both(part: str) -> bool:
-    """Tell whether a run has letters and digits."""
+    """Return whether a part of a value has both letters and digits."""
     return _P.DIGIT.search(part) is not None and _P.LETTER.search(part) is not None
 
 
 def is_opaque(value: str) -> bool:
-    """Tell whether a value has capitals, small letters and digits."""
+    """Return whether a value has capitals, small letters and digits."""
     return is_mixed(value) and any(map(str.isupper, value)) and any(map(str.islower, value))
 
 
 MOST_PARTS = 40
 LEAST_PART = 12
-"""Least characters of the continuation of a key with a variable length."""
+"""The least number of characters of a key's continuation in the next line, for keys of variable length."""
 LONG_PART = 20
 
 
 def find_end(text: str, end: int) -> int:
     """Return the end of a key that may continue in the next line, as an added string or after a line break.
 
-    The rest must look random and be alone in its line.
+    The continuation must look random and be alone in its line.
     """
     for _ in range(MOST_PARTS):
         rest = _P.CONTINUED.match(text, end)
@@ -114,7 +114,7 @@ def find_end(text: str, end: int) -> int:
 
 
 def join_parts(text: str, end: int) -> tuple[str, int] | None:
-    """Return what continues at the end of a line or string, and where it begins; None when nothing does."""
+    """Return the text that continues a line or string at ``end``, and its position, or None without continuation."""
     rest = _P.CONTINUED.match(text, end)
     return (rest["rest"], rest.start("rest")) if rest else None
 
@@ -126,23 +126,23 @@ def _is_rest(value: str) -> bool:
 
 
 LEAST = 6
-"""Least characters of a secret that only a name gives away."""
+"""The least number of characters of a secret that only its name reveals."""
 PHRASE = 80
-"""Most characters of a password of several words."""
+"""The most characters of a password of several words."""
 MADE = 16
-"""Characters from which on a value is a generated key, whatever its name is."""
+"""The least number of characters of a value that is a generated key, whatever its name is."""
 
 LONGEST_NAME = 72
-"""Most characters of a value that is compared with its name."""
+"""The most characters of a value that is compared with its name."""
 
 
 def is_stand_in(value: str) -> bool:
-    """Tell whether a value only stands in for a secret: a variable, a placeholder, a word of a schema."""
+    """Return whether a value only stands for a secret: a variable, a placeholder, a word of a schema."""
     return _P.STANDS_FOR.match(value) is not None
 
 
 def _is_path(value: str) -> bool:
-    """Tell whether a value is a path; Base64 may begin with a slash too."""
+    """Return whether a value is a path, and not Base64, which may begin with a slash too."""
     if _P.PATH.match(value) is None:
         return False
     random = len(value) >= 2 * MADE and is_mixed(value) and "." not in value and any(map(str.isupper, value))
@@ -150,7 +150,7 @@ def _is_path(value: str) -> bool:
 
 
 def _is_stated(value: str, name: str) -> bool:
-    """Tell whether the value itself is a secret where the form demands one, as a line of an .env does."""
+    """Return whether a value is a secret where only secrets and stand-ins are possible, as in a line of an .env."""
     return not (
         is_stand_in(value)
         or _is_path(value)
@@ -166,7 +166,7 @@ def _normalize(value: str) -> str:
 
 
 def _is_assigned(value: str, name: str) -> bool:
-    """Tell whether a value is a secret where a number, a word or a name in a program is possible too."""
+    """Return whether a value is a secret where a number, a word or a name in a program is also possible."""
     plain = _P.NUMBER.fullmatch(value) or (
         are_words(value) and not (is_random(value) or is_irregular(value)) and not encodes_text(value)
     )
@@ -174,7 +174,7 @@ def _is_assigned(value: str, name: str) -> bool:
 
 
 def _is_word(value: str, name: str) -> bool:
-    """Tell whether a quoted password is a word, or a phrase."""
+    """Return whether a quoted value is a password made of one word, or of several."""
     words = value.split(" ")
     if len(words) > 3:  # noqa: PLR2004
         return all(word.isalpha() and word.islower() for word in words) and not _P.SENTENCE.search(value)
@@ -182,27 +182,27 @@ def _is_word(value: str, name: str) -> bool:
 
 
 def is_variable(value: str, *, of_password: bool) -> bool:
-    """Tell whether a value is the name of a secret or constant: ``SOME_NAME2``, ``userPassword2``."""
+    """Return whether a value is the name of a secret or constant: ``SOME_NAME2``, ``userPassword2``."""
     return _P.CONSTANT.fullmatch(value) is not None or (of_password and _P.VARIABLE.match(value) is not None)
 
 
 def are_words(value: str) -> bool:
-    """Tell whether a value is a word, or words joined by signs."""
+    """Return whether a value is a word, or words joined by signs."""
     return _P.WORDS.fullmatch(value) is not None
 
 
 def is_sentence(words: str) -> bool:
-    """Tell whether these words belong to a sentence, and not to a password."""
+    """Return whether these words belong to a sentence, and not to a password."""
     return _P.SENTENCE.search(words) is not None
 
 
 def is_identifier(value: str) -> bool:
-    """Tell whether a value is a name in a program with a number after it: ``Token2``, ``hashedPassword1``."""
+    """Return whether a value is a name in a program with a number after it: ``Token2``, ``hashedPassword1``."""
     return _P.NUMBERED.fullmatch(value) is not None and len(value) < 2 * MADE and not is_random(value)
 
 
 def is_secret_beside(value: str, name: str, which: str) -> bool:
-    """Tell whether a value apart from its telling name is a secret."""
+    """Return whether a value is a secret that is not right after its name (such as an argument after a name)."""
     if which == "header":
         return is_mixed(value) or encodes_a_pair(value.partition(" ")[2])
     return is_secret(value, name, which, env=False, quoted=True)
@@ -212,7 +212,7 @@ def is_secret_beside(value: str, name: str, which: str) -> bool:
 def is_secret(  # noqa: PLR0911 -- one row for each sort of name
     value: str, name: str, which: str, *, env: bool, quoted: bool
 ) -> bool:
-    """Tell whether the value of a name is a secret; ``which`` is the telling group, ``env`` a file of only settings."""
+    """Return whether a name's value is a secret; ``which`` is the sort of name, ``env`` a file of only settings."""
     made = is_mixed(value) and looks_made(value) and " " not in value
     match which:
         case "any" | "key" if _P.KEPT.search(name):
@@ -233,7 +233,7 @@ def is_secret(  # noqa: PLR0911 -- one row for each sort of name
 
 
 def _is_likely(value: str, name: str, *, quoted: bool, password: bool) -> bool:
-    """Tell whether the value of a password or key is a secret where other things are possible too."""
+    """Return whether the value of a password or key is a secret where other values are possible too."""
     if not quoted:
         likely = looks_made(value) or encodes_text(value) or _P.NUMBER.fullmatch(value) is not None
         return likely and _is_assigned(value, name)
