@@ -200,7 +200,7 @@ class Budget:
             )
 
     def admit(self, prompt: Prompt) -> Prompt:
-        """Return the prompt with the seconds it may take if sent now. Raises ``BudgetSpent`` after the last minute."""
+        """Return the prompt with the seconds it may take if sent now. Raises ``BudgetSpent`` without minutes left."""
         left = self.caps.minutes * 60.0 - self.spent.seconds
         if left <= 0:
             raise BudgetSpent(

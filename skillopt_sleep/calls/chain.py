@@ -314,7 +314,7 @@ def _send(backend: Backend, prompt: Prompt) -> Reply:
 
 
 def _require_finished(reply: Reply, prompt: Prompt) -> None:
-    """Raise ``BudgetSpent`` for an agent's run that the cap on minutes cut short: it tells nothing of the agent."""
+    """Raise ``BudgetSpent`` for an agent's run that the cap on minutes cut short: it says nothing about the agent."""
     left = prompt.within.seconds
     if left is None or not isinstance(reply, Trajectory) or reply.ending is not Ending.OUT_OF_TIME:
         return

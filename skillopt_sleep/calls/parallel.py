@@ -188,7 +188,7 @@ class Limited:
 
 
 def _raise_first(errors: Sequence[BaseException], awaited: Sequence[Awaiting]) -> None:
-    """Raise the error that ended the work; a spent cap gives way to awaited answers, as it will be met again."""
+    """Raise the error that ended the work; an awaited answer comes before a spent cap, which will be met again."""
     capped = all(isinstance(error, BudgetSpent) for error in errors)
     if errors and not (capped and awaited):
         raise next((error for error in errors if isinstance(error, FatalBackend)), errors[0])

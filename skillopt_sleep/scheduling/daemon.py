@@ -192,7 +192,8 @@ class _BellRung(Exception):
 def _handle_signals(*, terminal: bool) -> Iterator[_Bell]:
     """On entering, handle signals and yield a bell; the first stop signal raises ``Interrupted``, later ones nothing.
 
-    SIGHUP rings the bell, or is a stop signal when it means that a terminal was closed. Leaving restores the handlers.
+    SIGHUP rings the bell, or is a stop signal when it means that a terminal was closed. Leaving without a stop signal
+    restores the former handlers.
     """
     names = (*STOP_SIGNALS, "SIGHUP") if terminal else STOP_SIGNALS
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]

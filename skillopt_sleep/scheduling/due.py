@@ -26,8 +26,8 @@ SCHEDULED = "SKILLOPT_SCHEDULED"
 MOST_STARTS = 3
 """Maximum starts of an interrupted night; after that, it waits for the next due."""
 LATENESS = timedelta(hours=2)
-"""How long after its jitter a due may still be waiting (for other projects, for the machine to wake) before it counts
-as missed."""
+"""Time after its jitter for which a due may wait (for other projects, for the machine to wake) before it counts as
+missed."""
 MISSED_WITHIN = timedelta(days=7)
 """Period before the present time in which missed nights are reported."""
 INTERRUPTED_CODES = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, 1))

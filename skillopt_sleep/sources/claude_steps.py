@@ -74,7 +74,7 @@ class _Node(NamedTuple):
     line: int
     parent: str
     continues: bool
-    """Whether a record that names no parent follows the record before it."""
+    """Whether a record without a parent follows the record on the line before it."""
 
 
 class _Result(NamedTuple):
@@ -94,25 +94,25 @@ class StepsReader:
         self._line = 0
         self._nodes: dict[str, _Node] = {}
         self._main: list[tuple[int, str]] = []
-        """The line and the uuid of every record of the conversation itself."""
+        """The line number and the uuid of each record of the main conversation."""
         self._entries: list[tuple[int, str, Draft | StepDraft]] = []
-        """Prompts and steps, with the line and the uuid of their record."""
+        """All prompts and steps, each with the line number and the uuid of its record."""
         self._open: dict[str, StepDraft] = {}
-        """The calls without a result."""
+        """The calls that have no result yet, by the id of the call."""
         self._early: dict[str, _Result] = {}
-        """Results that stand before the line of their call."""
+        """Results on lines before the line of their call, by the id of the call."""
         self._skills: dict[str, str] = {}
-        """The names of invoked skills, by call."""
+        """The name of the skill that a call invoked, by the id of the call."""
         self._messages: dict[str, list[str]] = {}
-        """The uuids of the records of each message of the model."""
+        """The uuids of the records of each message of the model, by the id of the message."""
         self._results: dict[str, list[str]] = {}
-        """The uuids of the records with results of the calls in a record."""
+        """The uuids of the records with the results of a record's calls, by the uuid of that record."""
         self._callers: dict[str, str] = {}
-        """The uuid of the record of each call."""
+        """The uuid of the record that contains a call, by the id of the call."""
         self._called: dict[str, str] = {}
-        """The last call in each record."""
+        """The id of the last call in a record, by the uuid of the record."""
         self._command = ""
-        """The slash command whose body comes next."""
+        """The name of the slash command whose body the next record contains, or ""."""
         self._is_linked = True
 
     def number(self, line: int) -> None:

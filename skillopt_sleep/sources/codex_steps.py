@@ -60,11 +60,11 @@ class StepsReader:
         self._at = ""
         self._entries: list[Draft | StepDraft] = []
         self._open: dict[str, StepDraft] = {}
-        """The calls without a result."""
+        """The calls that have no result yet, by the id of the call."""
         self._statuses: dict[str, int] = {}
-        """The exit statuses that events reported before the result came."""
+        """Exit statuses that events reported before the result of the call, by the id of the call."""
         self._instructions: list[StepDraft] = []
-        """Skills that may belong to the prompt that comes next."""
+        """The texts of skills that may belong to the next prompt."""
 
     def number(self, line: int) -> None:
         """Set the number of the line that is passed to ``take`` next."""
