@@ -1,7 +1,7 @@
-"""Describes what identifies a run: the settings, data and traits that change its answers and scores.
+"""Describes the identity of a run: the settings, data and traits that change its answers and scores.
 
-A resumed run must have the same identity as the folder it continues, and an evaluation finds its replies by it. So
-every value here is one that can be compared after a restart; data and prompts enter as digests.
+A resumed run must have the same identity as the folder it continues, and an evaluation finds its earlier replies by
+its identity. So every value here can be compared after a restart; data and prompts enter as digests.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from skillopt_sleep.train.ports import MADE_WITH, Item
 from skillopt_sleep.train.results import report_mistakes
 
 NO_TRAITS = frozenset({"timeout", "loop_timeout", "max_usd", "latency", "api_key_env", "command", "faults", "fatal"})
-"""Backend options that change the price, the time or the failures of a call, but not its answer."""
+"""Backend options that may change the price, the time or the failures of a call, but not its answer."""
 PATHS = frozenset({"file", "data", "data_path", "split_dir", "path", "out_root"})
-"""Environment options that are left out: data may lie elsewhere, and items have a digest of their own."""
+"""Environment options that are not part of the identity: data may be moved, and items have a digest of their own."""
 PLAIN = (str, int, float, bool, type(None))
-"""Types whose values are part of the identity as they are; other values enter as digests."""
+"""Types whose values are part of the identity as they are; values of other types enter as digests."""
 FREE = frozenset(
     {
         "workers",
@@ -44,7 +44,7 @@ FREE = frozenset(
         "max_minutes",
     }
 )
-"""Config fields that may change when a run is resumed: they affect its cost or its report, not what it learns."""
+"""Config fields that may change when a run is resumed: they affect its cost or report, not what the skill learns."""
 
 LATER = {
     "accumulation": 1,
@@ -55,7 +55,7 @@ LATER = {
     "skill_aware_appendix_source": "both",
     "skill_aware_consolidate_threshold": 0,
 }
-"""Config fields that older versions lack, each with the value that changes nothing."""
+"""Config fields that older versions lack, each with the value at which the field has no effect."""
 
 
 def describe_run(
@@ -67,9 +67,9 @@ def describe_run(
     clients: Mapping[str, Any],
     wording: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the identity of a run, by name.
+    """Return the identity of a run: by name, each value that must not change when the run is resumed.
 
-    ``clients`` are the backends by role, ``wording`` the overridden prompts.
+    ``clients`` are the backends by role; ``wording`` contains the overridden prompts.
     """
     return (
         {
@@ -92,7 +92,7 @@ def describe_run(
 
 
 def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: str) -> None:
-    """Raise ``Refused`` naming what differs if a folder holds another run than the one asked for."""
+    """Raise ``Refused`` naming the first difference if a folder's run is not the requested one."""
     wanted = msgspec.json.decode(msgspec.json.encode(wanted, enc_hook=str))
     for name in dict.fromkeys([*kept, *wanted]):
         if kept.get(name) != wanted.get(name):
@@ -106,9 +106,9 @@ def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
 
 
 def get_client_traits(backend: object) -> dict[str, Json]:
-    """Return what may change the answers of a backend: its options except ``NO_TRAITS``, and who is sent the prompts.
+    """Return what may change a backend's answers: its options except ``NO_TRAITS``, and who receives the prompts.
 
-    A client of the user's own may give its options in an attribute ``traits``, a dict.
+    A client of the user's own may state its options in an attribute ``traits``, a dict.
     """
     own = getattr(getattr(backend, "client", backend), "traits", None)
     if isinstance(own, Mapping):
@@ -123,7 +123,7 @@ def get_client_traits(backend: object) -> dict[str, Json]:
 
 
 def get_env_traits(env: object) -> dict[str, Json]:
-    """Return what may change the scores of an environment: the options it was made with, and its ``traits``."""
+    """Return what may change an environment's scores: the options it was made with, and its ``traits``."""
     method = getattr(env, "traits", None)
     with report_mistakes(f"traits of the environment {getattr(env, 'name', '')!r}"):
         own: Any = method() if callable(method) else {}
@@ -143,12 +143,12 @@ def digest_function(function: Callable[..., object]) -> str:
 
 
 def digest_of(value: object) -> str:
-    """Return a short digest of a value; of anything that is not plain data, only the type counts."""
+    """Return a short digest of a value; a part of the value that is not plain data counts by its type only."""
     return sha256(msgspec.json.encode(value, enc_hook=lambda other: type(other).__name__, order="deterministic"))[:16]
 
 
 def _digest_text(value: object) -> str:
-    """Return a short digest of data, in which anything that is not plain data counts by its text."""
+    """Return a short digest of a value; a part of the value that is not plain data counts by its text (``str``)."""
     return sha256(msgspec.json.encode(value, enc_hook=str))[:16]
 
 

@@ -1,8 +1,8 @@
-"""What analysts are shown of attempts, and the patches they propose, in the form users of the reference know.
+"""Writes attempts as analysts see them, and converts the patches that analysts propose.
 
-``Edit``, ``Patch`` and ``RawPatch`` are mutable and coerce their contents, because environments and models fill them.
-Inside, training uses the frozen values of ``optimizer``; this module converts between the two. Unlike the reference it
-never guesses: a target that does not occur exactly once leaves the skill unchanged.
+``Edit``, ``Patch`` and ``RawPatch`` have the reference implementation's form. They are mutable and coerce their
+contents, because environments and models fill them. Training itself uses the frozen types of ``optimizer``; this
+module converts between the two. An edit whose target does not occur exactly once leaves the skill unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skillopt_sleep.train.results import RolloutResult, group_by_item, read_coun
 from skillopt_sleep.train.skill_text import apply_to_skill
 
 TRAJECTORY_CHARS = 3_000
-"""Characters shown of a conversation; its beginning and its end say most."""
+"""The most characters of a conversation that an analyst sees; the middle of a longer one is cut."""
 REFERENCE_CHARS = 600
 PREVIEW_CHARS = 200
 EditOp: TypeAlias = Literal["append", "insert_after", "replace", "delete"]
@@ -35,26 +35,26 @@ SourceType: TypeAlias = Literal["failure", "success"]
 
 @dataclass
 class Edit:
-    """One change of a skill document."""
+    """One change of a skill, in the reference implementation's form."""
 
     op: str
     content: str = ""
     target: str = ""
-    """The text the edit refers to, which must occur exactly once; ``append`` has none."""
+    """The text that the edit refers to, which must occur exactly once in the skill; "" for an ``append``."""
     support_count: int | None = None
     """How many equal proposals this edit stands for."""
     source_type: SourceType | None = None
-    """Whether it was learnt from failures or successes."""
+    """Whether the edit was learnt from failures or successes."""
     merge_level: int | None = None
-    """How many rounds of merging it went through."""
+    """How many rounds of merging the edit went through."""
     update_origin: str = ""
-    """The part of training that wrote the edit; "" for a step."""
+    """The part of training that wrote the edit; "" means a step."""
     update_target: str = ""
-    """The part of the document that the edit is for; "" for the part that steps edit."""
+    """The part of the skill that the edit changes; "" means the part that steps edit."""
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Edit:
-        """Read the dict form; unknown keys are ignored, and a missing ``op`` is ``append``."""
+        """Return the edit described by a dict; unknown keys are ignored, and a missing ``op`` means ``append``."""
         known = {item.name: d[item.name] for item in fields(cls) if d.get(item.name) is not None}
         counts = ("support_count", "merge_level")
         read: dict[str, Any] = {name: read_count(value) if name in counts else value for name, value in known.items()}
@@ -62,14 +62,14 @@ class Edit:
         return cls(**({"op": "append"} | read))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the dict form: ``op`` and ``content`` always, other fields unless empty."""
+        """Return the edit as a dict: always with ``op`` and ``content``, with other fields unless they are empty."""
         rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
         return {"op": self.op, "content": self.content} | rest
 
 
 @dataclass
 class Patch:
-    """Edits that belong together, the reasons for them, and how they were ranked."""
+    """Edits that belong together, the reasons for them, and the details of their ranking."""
 
     edits: list[Edit] = field(default_factory=list)
     reasoning: str = ""
@@ -77,12 +77,12 @@ class Patch:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Patch:
-        """Read the dict form; an entry that is not an edit is kept as it is."""
+        """Return the patch described by a dict; an entry of ``edits`` that is not a dict is kept as it is."""
         edits = [Edit.from_dict(edit) if isinstance(edit, Mapping) else edit for edit in read_list(d.get("edits"))]
         return cls(edits=edits, reasoning=str(d.get("reasoning") or ""), ranking_details=d.get("ranking_details"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the dict form."""
+        """Return the patch as a dict, from which ``from_dict`` makes an equal patch."""
         edits = [edit.to_dict() if isinstance(edit, Edit) else edit for edit in self.edits]
         form: dict[str, Any] = {"reasoning": self.reasoning, "edits": edits}
         return form if self.ranking_details is None else form | {"ranking_details": self.ranking_details}
@@ -90,7 +90,7 @@ class Patch:
 
 @dataclass
 class FailureSummaryEntry:
-    """One kind of failure an analyst saw, and how often."""
+    """One kind of failure that an analyst saw, and how often it occurred."""
 
     failure_type: str
     count: int = 0
@@ -98,32 +98,32 @@ class FailureSummaryEntry:
 
     @classmethod
     def from_dict(cls, d: object) -> FailureSummaryEntry:
-        """Read the dict form, or a bare name."""
+        """Return the entry described by a dict, or by the name of the failure alone."""
         if not isinstance(d, Mapping):
             return cls(str(d))
         return cls(str(d.get("failure_type") or ""), read_count(d.get("count")) or 0, str(d.get("description") or ""))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the dict form."""
+        """Return the entry as a dict of its fields."""
         return dict(vars(self))
 
 
 @dataclass
 class RawPatch:
-    """What one analyst proposed."""
+    """The patch that one analyst proposed, and what the analyst saw."""
 
     patch: Patch
     source_type: SourceType = "failure"
-    """Whether the trajectories it saw had all failed or all succeeded."""
+    """Whether the trajectories that the analyst saw had all failed or all succeeded."""
     batch_size: int = 0
-    """How many trajectories it saw."""
+    """How many trajectories the analyst saw."""
     failure_summary: list[FailureSummaryEntry] = field(default_factory=list)
     appendix_notes: list[str] = field(default_factory=list, init=False)
-    """Skill-aware reflection: reminders of rules that the skill states and the agent overlooked."""
+    """Reminders of rules that the skill contains and the agent overlooked, from skill-aware reflection."""
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any] | None) -> RawPatch | None:
-        """Read the dict form: ``{"patch": {"edits": […]}, "source_type": …}``, or a bare patch; None stays None."""
+        """Return the proposal given by ``{"patch": {"edits": […]}, "source_type": …}`` or a patch alone, or None."""
         if d is None:
             return None
         inner = d.get("patch", d)
@@ -141,7 +141,7 @@ class RawPatch:
         return raw
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the dict form."""
+        """Return the proposal as a dict, from which ``from_dict`` makes an equal proposal."""
         form: dict[str, Any] = {
             "patch": self.patch.to_dict(),
             "source_type": self.source_type,
@@ -153,10 +153,10 @@ class RawPatch:
 
 
 def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, seed: str) -> tuple[Minibatch, ...]:
-    """Deal measured attempts to analysts: failures, successes, and items whose attempts differ, as contrasts.
+    """Group measured attempts into minibatches of failures, of successes, and of contrasts (attempts that differ).
 
-    Each kind is shuffled by ``seed``. A deep reflection shows an analyst up to ``minibatch_size`` cases, a shallow one
-    a single case.
+    The cases of each kind are shuffled by ``seed``. With deep reflection an analyst sees up to ``minibatch_size``
+    cases, with shallow reflection a single case.
     """
     cases: dict[str, list[str]] = {"analyst_contrast": [], "analyst_error": [], "analyst_success": []}
     for attempts in group_by_item(results).values():
@@ -181,9 +181,9 @@ def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, 
 
 
 def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResult) -> str:
-    """Return an item as an analyst sees it; ``failed`` is the attempt whose reference and failure are shown.
+    """Return an item as an analyst sees it; ``failed`` is the attempt whose reference and failure reason are shown.
 
-    Nothing of a training item is secret from the optimizer.
+    The reference may be shown because the optimizer may see everything about a training item.
     """
     first = next(iter(answers.values()))
     facts = {"wanted": failed.reference_text, "why-it-failed": failed.fail_reason}
@@ -199,7 +199,7 @@ def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResul
 
 
 def _format_trajectory(result: RolloutResult) -> str:
-    """Return the turns of a conversation if there are several, else the answer."""
+    """Return the turns of an attempt's conversation if there are more than two, else the answer."""
     turns = [turn for turn in result.conversation if turn.get("role") != "system"]
     if len(turns) <= 2:  # noqa: PLR2004  a question and an answer
         return result.response
@@ -207,30 +207,30 @@ def _format_trajectory(result: RolloutResult) -> str:
 
 
 def describe_request(result: RolloutResult) -> str:
-    """Return what was asked in an attempt, as far as its result says."""
+    """Return the request of an attempt: the question, else the task's description, else the prompt, else the id."""
     return result.question or result.task_description or result.target_user_prompt or result.id
 
 
 def make_tag_id(result: RolloutResult) -> str:
-    """Return the id of a result, with characters that break a tag replaced."""
+    """Return a result's id, with the characters replaced that would break a tag in a prompt."""
     return re.sub(r"[<>\"\s]+", "_", result.id)
 
 
 def apply_edit(skill: str, edit: Edit | Mapping[str, Any]) -> str:
-    """Apply one edit to a skill; return it unchanged if the edit cannot be applied."""
+    """Return the skill after one edit, unchanged if the edit cannot be applied."""
     return apply_patch(skill, {"edits": [edit]})
 
 
 def apply_patch(skill: str, patch: Patch | Mapping[str, Any]) -> str:
-    """Apply every edit of a patch in order, each to the result of those before it."""
+    """Return the skill after the edits of a patch, applied one after the other."""
     return apply_patch_with_report(skill, patch)[0]
 
 
 def apply_patch_with_report(skill: str, patch: Patch | Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
-    """Apply a patch, and report the outcome of each edit.
+    """Return the skill after the edits of a patch, and a row for each edit that reports its outcome.
 
     A row has ``index`` (from 1), ``op``, ``target``, ``content_preview``, ``status`` (applied, unmatched, skipped, or
-    guarded for a text that must not enter a document) and ``why`` ("" when applied).
+    guarded for a text that must not enter a document) and ``why`` ("" for an applied edit).
     """
     rows = []
     for index, given in enumerate(patch.edits if isinstance(patch, Patch) else patch.get("edits") or (), start=1):
@@ -253,7 +253,7 @@ def apply_patch_with_report(skill: str, patch: Patch | Mapping[str, Any]) -> tup
 
 
 def make_record(edit: Edit) -> EditRecord:
-    """Convert an edit to the optimizer's form. Raises ``ValueError`` for an unknown op, or a missing target or text."""
+    """Return an edit in the optimizer's form. Raises ``ValueError`` for an unknown op, or a missing target or text."""
     op = "append" if edit.op == "add" else edit.op
     if op not in list(Op):
         raise ValueError(f"there is no edit {edit.op!r}, only {', '.join(Op)}")
@@ -274,7 +274,7 @@ def make_record(edit: Edit) -> EditRecord:
 
 
 def make_patch(patch: EditPatch) -> Patch:
-    """Convert a patch of the optimizer to the reference's form."""
+    """Return a patch of the optimizer in the reference implementation's form."""
     edits = [
         Edit(
             op=str(proposal.edit.op),
@@ -292,13 +292,13 @@ def make_patch(patch: EditPatch) -> Patch:
 
 
 def make_raw_patch(patch: EditPatch) -> RawPatch:
-    """Convert the patch of one analyst to the reference's form."""
+    """Return the optimizer's patch of one analyst in the reference implementation's form."""
     source: SourceType = "success" if patch.learnt is Learnt.SUCCESS else "failure"
     return RawPatch(patch=make_patch(patch), source_type=source, batch_size=patch.cases)
 
 
 def read_patch(raw: RawPatch) -> tuple[EditPatch, list[str]]:
-    """Convert the patch of an environment's own analyst; also return the flaws of edits that are left out."""
+    """Return the patch of an environment's own analyst in the optimizer's form, and the flaws of omitted edits."""
     proposals, flaws = [], []
     learnt = Learnt.SUCCESS if raw.source_type == "success" else Learnt.FAILURE
     given: list[Any] = list(raw.patch.edits)

@@ -1,6 +1,6 @@
-"""The protocols of training: the environment a skill is trained on, and the client it talks to the target with.
+"""The protocols of training: the environment that a skill is trained on, and the client with which it asks the target.
 
-An environment says what the items are and how an attempt at one is scored; the trainer knows nothing about the task.
+An environment defines the items and scores attempts at them; the trainer knows nothing about the task.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from skillopt_sleep.train.clients import AskClient
 
 Item = dict[str, Any]
-"""One row of a split: a dict with a unique ``id``; only the environment knows the other fields."""
+"""One row of a split: a dict with a unique ``id``; only the environment understands the other fields."""
 MADE_WITH = "made_with"
-"""The attribute of an environment that holds the options it was made with."""
+"""The name of the environment attribute that contains the options with which the environment was made."""
 
 
 class ChatClient(Protocol):
-    """The way an environment talks to a model."""
+    """The client with which an environment asks a model."""
 
     @property
     def model(self) -> str:
-        """The model asked for; "" means the backend's default."""
+        """The name of the model that is asked; "" means the backend's default model."""
 
     @abstractmethod
     def chat(
@@ -49,23 +49,23 @@ class ChatClient(Protocol):
 
 
 class BaseLLMClient(ChatClient):
-    """A base class for clients of one's own: implement ``chat``, set ``model``, and pass it for either role."""
+    """A base class for the user's own clients: implement ``chat``, set ``model``, and use the client for any role."""
 
     model: str = ""
 
 
 class SkillEnv:
-    """An environment: subclass it, or write a class with the same methods.
+    """An environment to train a skill on: subclass it, or write a class with the same methods.
 
-    ``rollout_one`` is called from several threads at once, so state kept between calls needs a lock.
+    ``rollout_one`` is called from several threads at once, so state that calls share needs a lock.
     """
 
     name: str = "env"
     from_sessions: bool = False
-    """Whether the items stem from somebody's sessions; if so, secrets are redacted from all prompts and replies."""
+    """Whether the items come from a user's sessions; if so, secrets are redacted from all prompts and replies."""
 
     def get_initial_skill(self) -> str:
-        """Return the skill training begins with when the trainer is given none."""
+        """Return the skill with which training begins if the trainer is given none."""
         return ""
 
     def get_items(self, split: str) -> list[Item]:
@@ -73,35 +73,35 @@ class SkillEnv:
         raise NotImplementedError
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
-        """Attempt one item under a skill and score it; pass on the exceptions of ``target_client.chat``."""
+        """Attempt one item under a skill; return the scored result. Do not catch errors of ``target_client.chat``."""
         raise NotImplementedError
 
     def get_task_types(self) -> list[str]:
-        """Return the kinds of items the report lists: by default the attribute ``task_types``, if there is one."""
+        """Return the task types that the report lists, by default those in the attribute ``task_types``, if any."""
         return [str(kind) for kind in getattr(self, "task_types", None) or ()]
 
     def calls_of(self, item: Item) -> int:  # noqa: ARG002  most environments ask once, whatever the item
-        """Return the most calls that one attempt at this item takes, those of a judge included.
+        """Return the most calls that one attempt at this item makes, a judge's calls included.
 
-        The estimated price of a run is their sum.
+        The estimated price of a run adds up these numbers.
         """
         return 1
 
 
 @runtime_checkable
 class BatchEnv(Protocol):
-    """An environment that rolls out whole batches, and may reflect by itself."""
+    """An environment that rolls out whole batches, and may reflect on them with analysts of its own."""
 
     def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:
-        """Receive the flat dict ``config``, once, before any other method and any call. May raise ``UsageError``."""
+        """Receive the config as a flat dict; called once, before any other method. May raise ``UsageError``."""
 
     def rollout_batch(
         self, *, items: list[Item], skill: str, split: str, seed: int, out_dir: str
     ) -> list[RolloutResult]:
-        """Attempt every item once. ``out_dir`` is empty and used by no other batch; the same batch has the same seed.
+        """Attempt each item once; return the results. ``out_dir`` is an empty folder; equal batches have equal seeds.
 
-        Results need unique ids, which need not be those of the items. A batch that returns only lost results, for some
-        of its items, was cut short by them: the other items are attempted again.
+        Results need unique ids, which may differ from the items' ids. If a batch returns only lost results, for some of
+        its items, the lost calls ended it early, and the other items are attempted again.
         """
 
     def reflect_batch(
@@ -117,29 +117,29 @@ class BatchEnv(Protocol):
         meta_skill_context: str,
         edit_budget: int,
     ) -> list[RawPatch] | None:
-        """Return what the environment's own analysts propose; None lets the trainer's analysts reflect."""
+        """Return what the environment's own analysts propose, or None to let the trainer's analysts reflect."""
 
 
 Begin: TypeAlias = "Callable[[], Mapping[str, AskClient]]"
-"""Returns the clients of a new attempt, by role."""
+"""A function that returns the clients of a new attempt, by role."""
 
 
 class Engine(Protocol):
-    """Where attempts at items are made. Safe to call from several threads at once."""
+    """The place where items are attempted. Safe to call from several threads at once."""
 
     def place(self, backend: Backend) -> Backend:
-        """Return the backend that makes the calls of ``backend`` where this engine wants them made."""
+        """Return a backend that makes the calls of ``backend`` on the machine that this engine chooses."""
 
     def roll_out(self, item: Item, skill: str, begin: Begin) -> RolloutResult:
-        """Attempt an item under a skill, as ``environments.roll_out`` does, and raise what it raises.
+        """Attempt an item under a skill, as ``environments.roll_out`` does, and raise what that raises.
 
-        Each call of ``begin`` returns clients for an attempt from its beginning, so that one made again asks for
-        the same samples. Raises ``BackendUnusable`` if nothing can attempt it.
+        ``begin`` returns new clients for the attempt; a repeated attempt calls it again, to ask for the same samples.
+        Raises ``BackendUnusable`` if no machine can attempt the item.
         """
 
 
 class TrainProgress(Progress, Protocol):
-    """Receives the progress of a run."""
+    """Receives reports of a run's progress."""
 
     def at(self, done: int, total: int, words: str) -> None:
-        """Report that ``done`` of ``total`` steps are finished; ``words`` give the epoch and the scores."""
+        """Report that ``done`` of ``total`` steps are finished; ``words`` names the epoch and the scores."""

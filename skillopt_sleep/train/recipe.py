@@ -56,14 +56,14 @@ PATHS = {
     "target": ("world",),
     "optimizer": ("world",),
 }
-"""By table, the fields whose values are paths."""
+"""By table of a training file, the fields whose values are paths; "" is the top level."""
 KIND = {"env": ("name", "file"), "target": ("backend",), "optimizer": ("backend",)}
-"""By table, the fields that name the environment or backend which its other fields are options of."""
+"""By table, the fields that name an environment or backend; the table's other fields are options of that one."""
 ADAPTER_FILE = "adapter.py"
-"""The file that defines the environment when the user names a folder."""
+"""The file in which an environment is defined if the user names a folder."""
 MAX_DEPTH = 10
 SECTIONS = frozenset({"train", "gradient", "evaluation", "model"})
-"""Sections that only the reference's form has."""
+"""Names of sections that only files of the reference implementation have."""
 SAME = {
     "train": ("num_epochs", "batch_size", "accumulation", "seed"),
     "gradient": ("minibatch_size", "merge_batch_size", "failure_only"),
@@ -81,7 +81,7 @@ SAME = {
     "evaluation": ("eval_test", "gate_metric", "gate_mixed_weight"),
     "env": ("workers", "out_root"),
 }
-"""By section, the keys that have the same name here."""
+"""By section of the reference implementation's files, the keys that have the same name here."""
 RENAMED = {
     ("optimizer", "learning_rate"): "edit_budget",
     ("optimizer", "min_learning_rate"): "min_edit_budget",
@@ -101,7 +101,7 @@ RENAMED = {
     ("evaluation", "test_env_num"): "extras.test_env_num",
     ("env", "skill_init"): "skill",
 }
-"""By section and key, where the value belongs; a dot stands between a table and its field."""
+"""By section and key of the reference implementation, the fields here that get the value; a dot follows the table."""
 BACKENDS = {
     "azure_openai": "openai",
     "openai_chat": "openai",
@@ -111,39 +111,39 @@ BACKENDS = {
     "claude": "claude",
     "claude_code_exec": "claude",
 }
-"""The reference's names of backends that also exist here, with the names used here."""
+"""The reference implementation's names of backends, each with the name of that backend here."""
 COMMANDS = {"codex_exec_path": "codex", "claude_code_exec_path": "claude"}
-"""Keys that hold the program of a backend, with that backend's name."""
+"""Keys that contain the path of a backend's program, each with the name of that backend."""
 CONTROL: Mapping[str, Table] = {
     "fixed": {},
     "autonomous": {"lr_scheduler": "autonomous"},
     "none": {"use_edit_budget": False},
 }
-"""Ways to control the edit budget, each with what it means here."""
+"""The reference implementation's ways to control the edit budget, each with the settings it means here."""
 ONLY_OPENAI = ("base_url", "api_version")
-"""Options of the ``openai`` backend alone."""
+"""Options that only the ``openai`` backend has."""
 
 
 class Recipe(Struct, frozen=True, kw_only=True):
-    """What a training file asks for."""
+    """The contents of a training file: config, environment, models, prompts and initial skill."""
 
     config: SkillOptConfig
     env: Table = {}
     target: Table = {}
     optimizer: Table = {}
     prompts: dict[str, str] = {}
-    """The texts of overridden prompts, by name."""
+    """The texts of the overridden prompts, by prompt name."""
     skill: str | None = None
-    """The text of the initial skill; None means that of the environment."""
+    """The text of the initial skill; None means the environment's initial skill."""
     ignored: tuple[str, ...] = ()
-    """Keys of a file in the reference's form that have no counterpart here."""
+    """Keys in a file of the reference implementation that have no counterpart here."""
 
 
 def read_recipe(path: Path, over: Mapping[str, Json], *, published: Mapping[str, Json] | None = None) -> Recipe:
-    """Read a training file and override it by ``over``.
+    """Return the recipe of a training file, after overriding fields of the file by ``over``.
 
-    ``published`` are settings in the reference's form that are read in place of the file. Raises ``UsageError`` naming
-    the file, and ``ConfigError``.
+    ``published`` are settings in the reference implementation's form that replace the file. Raises ``UsageError``
+    naming the file, and ``ConfigError``.
     """
     table = _read(path, ()) if published is None else dict(published)
     ignored: tuple[str, ...] = ()
@@ -158,9 +158,9 @@ def read_recipe(path: Path, over: Mapping[str, Json], *, published: Mapping[str,
 
 
 def read_published(path: Path, overrides: Iterable[str]) -> Table:
-    """Read a file in the reference's form with its ``_base_``; ``overrides`` are texts such as ``train.seed=1``.
+    """Return the settings in a file of the reference implementation and its ``_base_`` files, with overrides applied.
 
-    Raises ``UsageError``.
+    ``overrides`` are texts such as ``train.seed=1``. Raises ``UsageError``.
     """
     table = _read(path, ())
     for override in overrides:
@@ -172,9 +172,9 @@ def read_published(path: Path, overrides: Iterable[str]) -> Table:
 
 
 def _find_adapter(table: Table, places: Iterable[Path]) -> None:
-    """Let a file in the reference's form name an adapter by its folder, in the first of these places that has it.
+    """Replace an adapter's name in the settings by its file, from the first of these places with a folder of that name.
 
-    All its settings become settings of the run too, so that the adapter's ``setup`` gets those its class does not take.
+    The environment's settings also become ``extras``, so that ``setup`` gets those that the adapter's class ignores.
     """
     env = table.get("env")
     name = str(env.get("name")) if isinstance(env, dict) else ""
@@ -187,7 +187,7 @@ def _find_adapter(table: Table, places: Iterable[Path]) -> None:
 
 
 def build_recipe(table: Mapping[str, Json]) -> Recipe:
-    """Build the recipe of a table whose paths are absolute or relative to the working directory.
+    """Return the recipe of a table whose paths are absolute or relative to the working directory.
 
     Raises ``UsageError`` and ``ConfigError``.
     """
@@ -212,12 +212,12 @@ def build_recipe(table: Mapping[str, Json]) -> Recipe:
 
 
 def merge_role(own: Mapping[str, Json], named: Mapping[str, Json]) -> Table:
-    """Merge the table of a role named on the command line into the file's, if both mean the same backend."""
+    """Return a role's table in the file merged with the command line's; another backend's options are dropped."""
     return cast("Table", _merge({"target": dict(own)}, {"target": dict(named)})["target"])
 
 
 def _read(path: Path, above: tuple[Path, ...]) -> Table:
-    """Read one file on top of those it inherits from; ``above`` are the files that inherit from it."""
+    """Return a file's table merged over those of its ``_base_`` files; ``above`` are the files that led to this one."""
     if path.resolve() in above or len(above) >= MAX_DEPTH:
         raise UsageError(f"{path} inherits from itself by way of {BASE}")
     table = _decode(path)
@@ -232,7 +232,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> Table:
 
 
 def _decode(path: Path) -> Table:
-    """Return what a TOML file holds, or one named ``.yaml`` or ``.yml``. Raises ``UsageError`` naming it."""
+    """Return the contents of a TOML or YAML file (``.yaml``, ``.yml``). Raises ``UsageError`` naming the file."""
     kind = "YAML" if path.suffix in {".yaml", ".yml"} else "TOML"
     decode = msgspec.yaml.decode if kind == "YAML" else msgspec.toml.decode
     try:
@@ -244,7 +244,7 @@ def _decode(path: Path) -> Table:
 
 
 def _check_names(table: Mapping[str, Json], where: str) -> None:
-    """Raise ``ConfigError`` for an unknown field."""
+    """Raise ``ConfigError`` for a field that training files do not have."""
     known = [*FIELDS, *TABLES, "skill"]
     for name in table:
         if name not in known:
@@ -252,7 +252,7 @@ def _check_names(table: Mapping[str, Json], where: str) -> None:
 
 
 def _resolve_paths(table: Table, folder: Path) -> Table:
-    """Return the table with its relative paths joined to a folder."""
+    """Return the table with its relative paths made relative to ``folder``."""
 
     def resolve(value: Json, *, is_path: bool) -> Json:
         return str(folder / value) if is_path and isinstance(value, str) and value else value
@@ -268,7 +268,7 @@ def _resolve_paths(table: Table, folder: Path) -> Table:
 
 
 def _merge(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table:
-    """Merge ``over`` into ``under``, table by table; for another environment or backend, drop the old one's options."""
+    """Return ``under`` overridden by ``over``, table by table; another environment or backend drops old options."""
     merged = dict(under)
     for name, value in over.items():
         below = merged.get(name)
@@ -290,13 +290,13 @@ def _read_text(path: Path, what: str) -> str:
 
 
 def is_reference_form(table: Mapping[str, Json]) -> bool:
-    """Whether a table is in the reference's form."""
+    """Tell whether a table has the form of the reference implementation's files."""
     optimizer = table.get("optimizer")
     return not SECTIONS.isdisjoint(table) or (isinstance(optimizer, dict) and "learning_rate" in optimizer)
 
 
 def merge_sections(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table:
-    """Merge two tables key by key, as the reference's ``_base_`` does: an environment keeps inherited options."""
+    """Return two tables merged key by key, as the reference implementation does; inherited options are always kept."""
     merged = dict(under)
     for name, value in over.items():
         below = merged.get(name)
@@ -305,7 +305,7 @@ def merge_sections(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table
 
 
 def translate(given: Mapping[str, Json]) -> tuple[Table, tuple[str, ...]]:
-    """Return the same settings as a training file of this program, and the keys that have no counterpart.
+    """Return the settings as a training file of this program has them, and the keys that have no counterpart here.
 
     Raises ``ConfigError`` for a backend that does not exist here.
     """
@@ -331,7 +331,7 @@ def translate(given: Mapping[str, Json]) -> tuple[Table, tuple[str, ...]]:
 
 
 def _list_settings(given: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
-    """Yield section, key and value; the section of a key at the top is ""."""
+    """Yield the section, key and value of each setting; the section of a key at the top level is ""."""
     for section, values in given.items():
         if isinstance(values, dict):
             for key, value in values.items():
@@ -341,7 +341,7 @@ def _list_settings(given: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]
 
 
 def _find_places(section: str, key: str, value: Json, given: Mapping[str, Json]) -> Table | None:
-    """Return where a setting belongs, and its value there; {} if it needs no entry, None if it has no counterpart."""
+    """Return the fields here that a setting sets, with their values; {} for no field, None for an unknown setting."""
     match section, key:
         case "evaluation", "use_gate":
             return {} if value else {"gate": "off"}
@@ -362,7 +362,7 @@ def _find_places(section: str, key: str, value: Json, given: Mapping[str, Json])
 
 
 def _get_backend(given: Mapping[str, Json]) -> str:
-    """Return the name that the target's backend has here; "" if none is named, or an unknown one."""
+    """Return this program's name of the target's backend; "" if no known backend is named."""
     model = given.get("model")
     named = (model.get("target_backend") or model.get("backend")) if isinstance(model, dict) else None
     return BACKENDS.get(str(named), "")
@@ -375,7 +375,7 @@ def _name_backend(value: Json, where: str) -> str:
 
 
 def _put(table: Table, place: str, value: Json) -> None:
-    """Put a value into a table, at a place such as ``seed`` or ``target.model``."""
+    """Set a field of a table; ``place`` is the field's name, such as ``seed`` or ``target.model``."""
     name, _, field = place.partition(".")
     if not field:
         table[name] = value

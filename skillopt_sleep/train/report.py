@@ -1,4 +1,4 @@
-"""The figures of a run: the calls it would make at most, and when it has ended, its summary and its training curve."""
+"""Reports the figures of a run: the most calls it would make, its summary, and its training curve."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.splits import get_notes
 
 OUTPUT_TOKENS = 600
-"""Tokens that a reply is assumed to have."""
+"""How many tokens a reply is assumed to have."""
 CHARS_PER_TOKEN = 4
 CONFIRMING_ATTEMPTS = 4
-"""Attempts that confirm one pair lost by a candidate that was accepted."""
+"""How many attempts confirm one pair that an accepted candidate lost."""
 BARS = "▁▂▃▄▅▆▇█"
 TEST_FOLDERS = {"initial": "test_eval_baseline", "best": "test_eval_best", "current": "test_eval_current"}
 
 Tested = dict[str, tuple[Scored, dict[str, dict[str, float]]]]
-"""By skill: its score on the test split, and its mean scores by task type."""
+"""By skill: its scores on the test split, and its mean scores by task type."""
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """The most calls of a run, without retries."""
+    """The most calls that a run makes, without retries."""
 
     steps: int
     stages: dict[str, int]
-    """Calls by stage; a judge's calls count in the stage whose answers it judges."""
+    """The calls by stage; a judge's calls count in the stage whose answers are judged."""
     tokens: int
-    """A rough estimate: a quarter of the characters sent, and ``OUTPUT_TOKENS`` for each reply."""
+    """A rough estimate of the tokens: a quarter of the characters sent, and ``OUTPUT_TOKENS`` for each reply."""
 
     @property
     def calls(self) -> int:
-        """The calls of all stages."""
+        """The sum of the calls of all stages."""
         return sum(self.stages.values())
 
 
@@ -56,10 +56,10 @@ def estimate_price(
     skill_chars: int,
     whole_rounds: bool = False,
 ) -> Price:
-    """Estimate the price of a run; ``calls`` has, for each split, the calls of one attempt at each item.
+    """Return the estimated price of a run; ``calls`` lists, by split, the calls of one attempt at each item.
 
-    ``whole_rounds``: the environment cannot roll out a part of the selection split, so a paired gate takes all of it in
-    every round.
+    ``whole_rounds`` means that the environment cannot roll out a part of the selection split, so that a paired gate
+    rolls out the whole split in every round.
     """
     train, val, test = calls["train"], calls[config.selection_split], calls.get(config.test_split, ())
     full, rest = divmod(len(train), config.batch_size)
@@ -100,10 +100,10 @@ def estimate_price(
 
 
 def finish(run: Run, state: RunState, history: Sequence[Mapping[str, Any]], *, started: float) -> dict[str, Any]:
-    """Score the test split if the config asks for it, write the summary, and return it.
+    """Score the test split if the config asks for that, write the summary, and return it.
 
-    ``started`` is when this process began with the run, by ``time.monotonic``. Raises ``BackendUnusable`` if no attempt
-    at the test split came back, ``FatalBackend`` and ``BudgetSpent``.
+    ``started`` is when this process began the run, in seconds of ``time.monotonic``. Raises ``BackendUnusable`` if no
+    attempt at the test split was answered, ``FatalBackend`` and ``BudgetSpent``.
     """
     tested = _score_test_split(run, state) if run.config.eval_test else {}
     summary = _describe_training(run, state, history) | _describe_test(tested) | _describe_spend(run)
@@ -123,7 +123,7 @@ def finish(run: Run, state: RunState, history: Sequence[Mapping[str, Any]], *, s
 
 
 def render_page(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> str:
-    """Render ``summary.md``."""
+    """Return the text of ``summary.md``."""
     lines = [f"# Training of {summary['env']}", ""]
     lines += [f"Of the data: {note}." for note in summary["data_notes"]] + [""] * bool(summary["data_notes"])
     if summary["test_hard"] is not None:
@@ -159,7 +159,7 @@ def render_page(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
 
 
 def render_terminal(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> str:
-    """Render what the command line prints at the end of a run."""
+    """Return the text that the command line prints at the end of a run."""
     lines = [render_curve(history, summary["baseline_selection_score"]), ""]
     if summary["test_hard"] is not None:
         before, after = summary["baseline_test_hard"], summary["test_hard"]
@@ -181,7 +181,7 @@ def render_terminal(summary: Mapping[str, Any], history: Sequence[Mapping[str, A
 
 
 def render_curve(history: Sequence[Mapping[str, Any]], start: float | None) -> str:
-    """Render the training curve: bars for the current selection score, then one line for each step."""
+    """Return the training curve as text: bars for the current selection score, then one line for each step."""
     scores = [start, *(record["current_score"] for record in history)]
     bars = ("?" if score is None else BARS[round(max(0.0, min(1.0, score)) * (len(BARS) - 1))] for score in scores)
     lines = ["selection score  " + "".join(bars)]
@@ -200,7 +200,7 @@ def _format_number(value: float | None) -> str:
 
 
 def _score_test_split(run: Run, state: RunState) -> Tested:
-    """Score the initial skill, the best one and, if the config asks for it, the current one."""
+    """Return the test scores of the initial skill, the best skill and, if the config asks for it, the current skill."""
     skills = {"initial": state.initial_skill, "best": state.best_skill}
     if run.config.eval_current_on_test:
         skills["current"] = state.current_skill
@@ -227,7 +227,7 @@ def _score_test_split(run: Run, state: RunState) -> Tested:
 
 
 def _score_by_type(results: Sequence[RolloutResult], task_types: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the number of measured attempts and their mean scores, by task type and ``overall``."""
+    """Return the number of measured attempts and their mean scores, for each task type and for ``overall``."""
     groups: dict[str, list[RolloutResult]] = {name: [] for name in task_types}
     for result in results:
         if result.task_type or task_types:
@@ -275,7 +275,7 @@ def _describe_test(tested: Tested) -> dict[str, Any]:
 
 
 def _describe_spend(run: Run) -> dict[str, Any]:
-    """Return the cost of the whole run, over all its processes; calls include retries."""
+    """Return what the run has cost over all its processes; the number of calls includes retries."""
     tallies: Sequence[PhaseTally] = run.store.tallies()
     spend = Spend(
         calls=sum(tally.calls for tally in tallies),
@@ -288,7 +288,7 @@ def _describe_spend(run: Run) -> dict[str, Any]:
 
 
 def _count_analysts(config: SkillOptConfig, batch: int) -> int:
-    """Return the most analysts a batch may need; failures, successes and contrasts have minibatches of their own."""
+    """Return the most analysts that a batch may need; failures, successes and contrasts have separate minibatches."""
     if config.reflection == "shallow":
         return batch
     kinds = 1 + (not config.failure_only) + (config.rollouts_k > 1)
@@ -296,7 +296,7 @@ def _count_analysts(config: SkillOptConfig, batch: int) -> int:
 
 
 def _count_merges(patches: int, config: SkillOptConfig) -> int:
-    """Return the most calls to merge patches: failures and successes level by level, at worst, then both."""
+    """Return the most calls needed to merge patches: failures and successes level by level, then the two together."""
     if not config.use_aggregate:
         return 0
     size = config.merge_batch_size
@@ -305,7 +305,7 @@ def _count_merges(patches: int, config: SkillOptConfig) -> int:
 
 
 def _count_levels(patches: int, size: int) -> int:
-    """Return the calls to merge so many patches, ``size`` at a time, level by level."""
+    """Return the calls needed to merge ``patches`` patches, ``size`` at a time, level by level."""
     merges = 0
     while patches > 1:
         patches = ceil(patches / size)

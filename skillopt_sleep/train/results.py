@@ -1,7 +1,7 @@
-"""The results of attempts: what environments report, how it is checked, and the scores computed from it.
+"""The results of attempts: what environments report, how that is checked, and the scores computed from it.
 
-The dataclasses are mutable and keep the reference's field names and dict forms, because environments written for the
-reference build, read and change them. Their contents may come straight from a model, so texts and counts are coerced.
+The dataclasses are mutable and have the reference implementation's field names and dict forms, because environments
+build, read and change them. Their contents may come straight from a model, so texts and counts are coerced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skillopt_sleep.model.rollout import GateMetric, Score, combine
 from skillopt_sleep.model.text import excerpt, suggest_name
 
 GateAction: TypeAlias = Literal["accept_new_best", "accept", "reject", "undecided", "unmeasured", "greedy_applied"]
-"""What the gate decided about a candidate; ``greedy_applied``: taken without a comparison, because the gate is off."""
+"""The gate's decision about a candidate; ``greedy_applied`` means accepted without a comparison."""
 
 TEXTS = (
     "fail_reason",
@@ -35,25 +35,25 @@ TEXTS = (
     "spreadsheet_preview",
     "call_error",
 )
-"""The text fields of a rollout result."""
+"""Names of the fields of a rollout result that are texts."""
 AS_HARD = float("-1")
-"""The default of ``RolloutResult.soft``; this very object, not its value, means "the same as ``hard``"."""
+"""The default of ``RolloutResult.soft``; this very object, not an equal number, means "the same as ``hard``"."""
 
 
 @dataclass
 class RolloutResult:
-    """One attempt at one item.
+    """The result of one attempt at one item.
 
-    ``call_error`` says which transport error lost the attempt; such a result is *unmeasured*, not a score of 0.
-    ``extras`` holds what only the environment knows. ``given`` is the row an adapter returned, which its own reflection
-    sees again; it is not part of the dict form.
+    ``call_error`` is the transport error that lost the attempt, or "". A lost attempt is *unmeasured*, not a score of
+    0. ``extras`` contains fields that only the environment knows. ``given`` is the row that an adapter returned, for
+    that adapter's own reflection; ``given`` is not part of the dict form.
     """
 
     id: str
     hard: float
-    """0 or 1."""
+    """The hard score: 0 (wrong) or 1 (right)."""
     soft: float = AS_HARD
-    """From 0 to 1; ``hard`` when it is not given."""
+    """The soft score, from 0 to 1; by default the same as ``hard``."""
     n_turns: int = 0
     fail_reason: str = ""
     task_type: str = ""
@@ -61,18 +61,18 @@ class RolloutResult:
     predicted_answer: str = ""
     question: str = ""
     reference_text: str = ""
-    """What a right answer looks like; the optimizer sees it, the target does not."""
+    """The description of a right answer; the optimizer sees this text, the target does not."""
     target_system_prompt: str = ""
     target_user_prompt: str = ""
     spreadsheet_preview: str = ""
     conversation: list[dict[str, Any]] = field(default_factory=list)
-    """The messages, each ``{"role": …, "content": …}``."""
+    """The messages of the attempt, each ``{"role": …, "content": …}``."""
     call_error: str = ""
     extras: dict[str, Any] = field(default_factory=dict)
     given: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Coerce the id, texts, counts and lists, whatever an environment put there."""
+        """Coerce the id, texts, counts and lists, whatever types the environment gave them."""
         self.id = "" if self.id is None else str(self.id)
         if self.soft is AS_HARD:
             self.soft = self.hard
@@ -91,7 +91,7 @@ class RolloutResult:
 
     @property
     def response(self) -> str:
-        """The final answer: ``predicted_answer``, else the last message of the assistant."""
+        """The final answer: ``predicted_answer``, else the assistant's last message."""
         if self.predicted_answer:
             return self.predicted_answer
         answers = [str(turn.get("content") or "") for turn in self.conversation if turn.get("role") == "assistant"]
@@ -99,7 +99,7 @@ class RolloutResult:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> RolloutResult:
-        """Read the dict form; unknown keys are kept in ``extras``.
+        """Return the result described by a dict; unknown keys are kept in ``extras``.
 
         Raises ``ValueError`` for a dict without ``id`` or ``hard``, or with a misspelt ``soft``.
         """
@@ -118,27 +118,27 @@ class RolloutResult:
         return cls(**(own | {"id": str(d["id"]), "extras": extras}))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the dict form: ``id``, ``hard`` and ``soft`` always, other fields unless empty, and the extras."""
+        """Return the result as a dict: always ``id``, ``hard``, ``soft`` and the extras, other fields unless empty."""
         own = {name: value for name, value in vars(self).items() if name not in {"extras", "given"}}
         rest = {name: value for name, value in own.items() if value not in ("", 0, [])}
         return {"id": self.id, "hard": self.hard, "soft": self.soft} | rest | self.extras
 
 
 class Scored(Struct, frozen=True, kw_only=True):
-    """Mean scores of a skill over the measured attempts."""
+    """A skill's mean scores over the measured attempts."""
 
     hard: float
     soft: float
     measured: int
     items: int
-    """All attempts, lost ones included."""
+    """The number of all attempts, lost ones included."""
     lost: str = ""
-    """The error of the first lost attempt."""
+    """The error of the first lost attempt, or "" if none was lost."""
 
 
 @dataclass
 class GateResult:
-    """The current and the best skill after the gate decided."""
+    """The gate's decision, with the current and the best skill after it."""
 
     action: GateAction
     current_skill: str
@@ -150,7 +150,7 @@ class GateResult:
 
 @dataclass
 class SlowUpdateResult:
-    """The guidance written at the end of an epoch, and whether it was accepted, as the reference reports it."""
+    """The guidance written at the end of an epoch and the gate's decision, in the reference implementation's form."""
 
     reasoning: str = ""
     slow_update_content: str = ""
@@ -166,21 +166,21 @@ class SlowUpdateResult:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any] | None) -> SlowUpdateResult | None:
-        """Read the dict form; None stays None."""
+        """Return the result described by a dict, or None for None."""
         known = {item.name for item in fields(cls)}
         return None if d is None else cls(**{key: d[key] for key in d if key in known and d[key] is not None})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the dict form: the reasoning and the guidance always, other fields unless empty."""
+        """Return the result as a dict: always with the reasoning and the guidance, other fields unless empty."""
         rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
         return {"reasoning": self.reasoning, "slow_update_content": self.slow_update_content} | rest
 
 
 def check_result(result: object, item: Mapping[str, Any] | None = None) -> RolloutResult:
-    """Return what an environment reported as a result, if it has an id and two scores from 0 to 1.
+    """Return an environment's result as a ``RolloutResult``, if it has an id and two scores from 0 to 1.
 
-    A dict is read by ``RolloutResult.from_dict``. Scores of an unmeasured result are not checked. Raises ``UsageError``
-    naming the item.
+    A dict is read by ``RolloutResult.from_dict``. The scores of an unmeasured result are not checked. Raises
+    ``UsageError`` naming the item.
     """
     where = f"item {str(item.get('id'))!r}" if item else "a rollout"
     if isinstance(result, Mapping):
@@ -215,7 +215,7 @@ def compute_score(results: Iterable[object]) -> tuple[float, float]:
 
 
 def score_results(results: Sequence[RolloutResult]) -> Scored:
-    """Return the mean scores of the measured results."""
+    """Return the mean scores of the measured results, with the number of measured and of all results."""
     hard, soft = compute_score(results)
     measured = sum(not result.call_error for result in results)
     lost = next((result.call_error for result in results if result.call_error), "")
@@ -223,7 +223,7 @@ def score_results(results: Sequence[RolloutResult]) -> Scored:
 
 
 def select_gate_score(hard: float, soft: float, metric: str = "hard", mixed_weight: float = 0.5) -> float:
-    """Combine both scores by a metric. Raises ``ConfigError`` for an unknown metric."""
+    """Return the one score that a gate metric makes of both scores. Raises ``ConfigError`` for an unknown metric."""
     if metric not in list(GateMetric):
         raise ConfigError(f"gate_metric is {metric!r}, must be one of {', '.join(GateMetric)}")
     return combine(Score(hard=hard, soft=soft), GateMetric(metric), mixed_weight)
@@ -243,9 +243,9 @@ def evaluate_gate(  # noqa: PLR0917  the signature that users of the reference c
     metric: str = "hard",
     mixed_weight: float = 0.5,
 ) -> GateResult:
-    """Apply the rule of the paper: a candidate replaces the current skill if its score is strictly higher.
+    """Apply the strict gate: a candidate replaces the current skill only if its score is strictly higher.
 
-    It also becomes the best skill if its score is strictly higher than the best one.
+    An accepted candidate also becomes the best skill if its score is strictly higher than the best score.
     """
     score = select_gate_score(cand_hard, cand_soft, metric, mixed_weight)
     action: GateAction = "reject"
@@ -264,13 +264,13 @@ def evaluate_gate(  # noqa: PLR0917  the signature that users of the reference c
 
 
 def make_unmeasured(item: Mapping[str, Any], error: Exception | str) -> RolloutResult:
-    """Return the result of an attempt at an item that a transport error lost."""
+    """Return the unmeasured result of an attempt that was lost by a transport error."""
     why = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     return RolloutResult(id=str(item["id"]), hard=0.0, task_type=str(item.get("task_type") or ""), call_error=why)
 
 
 def group_by_item(results: Iterable[RolloutResult]) -> Mapping[str, list[RolloutResult]]:
-    """Return the measured attempts by the id of their item, in the order in which the ids first occur."""
+    """Return the measured attempts by item id, in the order in which the ids first occur."""
     found: dict[str, list[RolloutResult]] = {}
     for result in results:
         if not result.call_error:
@@ -291,7 +291,7 @@ def read_score(value: object, what: str) -> float:
 
 @contextmanager
 def report_mistakes(culprit: str, item: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Turn whatever the user's own code raises, ``SystemExit`` too, into the one line of ``make_environment_error``."""
+    """On leaving by an exception of the user's own code (``SystemExit`` too), raise it as a one-line error."""
     try:
         yield
     except SleepError:
@@ -301,20 +301,20 @@ def report_mistakes(culprit: str, item: Mapping[str, Any] | None = None) -> Iter
 
 
 def make_environment_error(culprit: str, error: BaseException, item: Mapping[str, Any] | None = None) -> UsageError:
-    """Return the one-line error for an exception raised by the user's own code, naming the item if it is known."""
+    """Return a one-line error for an exception of the user's own code; the line names the item if one is given."""
     message, where = excerpt(str(error), 160), f" on item {str(item.get('id'))!r}" if item else ""
     return UsageError(f"{culprit} raised {type(error).__name__}{where}: {message or 'no message'}")
 
 
 def read_list(value: object) -> list[Any]:
-    """Return a list or tuple as a list, nothing as an empty one, any other value as a list of one."""
+    """Return a list or tuple as a list, None or "" as an empty list, and any other value as a list of one."""
     if isinstance(value, list | tuple):
         return list(value)
     return [] if value is None or value == "" else [value]
 
 
 def read_count(value: object) -> int | None:
-    """Return the whole number that a value holds in any notation; None for anything else."""
+    """Return the whole number that a value stands for, in any notation, or None if the value is no number."""
     try:
         return int(float(value))  # type: ignore[arg-type]  # numbers of other libraries are numbers too
     except (TypeError, ValueError, OverflowError):

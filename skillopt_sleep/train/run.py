@@ -1,7 +1,7 @@
-"""A running training run: its state, its files, and the rollouts it makes.
+"""A training run in progress: its state, its files, and the rollouts it makes.
 
-The state is one value, committed to the database after every step and epoch; a killed run resumes from it. The files in
-its folder are for people. A rollout that was finished before is read back, not paid again.
+The state is one value, committed to the database after every step and epoch, from which a killed run resumes. The
+files in the run's folder are for people. Finished rollouts are read from the database, so that nothing is paid twice.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SCHEMA_VERSION = 1
 
 
 class StepNote(Struct, frozen=True, kw_only=True):
-    """What one step tried and its outcome, for the optimizer's notes."""
+    """What one step tried, and its outcome, as the optimizer's notes use them."""
 
     step: int
     edits: tuple[str, ...]
@@ -63,35 +63,35 @@ class RunState(Struct, frozen=True, kw_only=True):
     """The saved state of a run after a step or the end of an epoch."""
 
     identity: dict[str, Any]
-    """What identifies the run; see ``identity.describe_run``."""
+    """The values that identify the run; see ``identity.describe_run``."""
     initial_skill: str
     current_skill: str
     best_skill: str
     epoch_skill: str
-    """The skill at the end of the epoch before."""
+    """The skill at the end of the last finished epoch."""
     schema_version: int = SCHEMA_VERSION
     last_completed_step: int = 0
     epochs_ended: int = 0
     current_score: float | None = None
-    """The selection score of the current skill, under the gate metric, as ``best_score`` is."""
+    """The current skill's selection score under the gate metric, which ``best_score`` uses too."""
     best_score: float | None = None
     best_step: int = 0
     scheduler_state: dict[str, Any] = {}
     scored: dict[str, Scored] = {}
-    """Selection scores by ``skill_hash``."""
+    """The selection scores of skills, by ``skill_hash``."""
     rejected: tuple[AppliedEdit, ...] = ()
     refuted: tuple[str, ...] = ()
-    """Rules that were rejected in a trial of their own."""
+    """Rules that were rejected as the only edit of a step."""
     notes: str = ""
-    """The optimizer's own notes."""
+    """The notes that the optimizer writes for itself at the end of epochs."""
     tried: tuple[StepNote, ...] = ()
-    """The steps of the current epoch."""
+    """Notes on the steps of the current epoch."""
     boundaries: tuple[dict[str, Any], ...] = ()
-    """The records of the ends of epochs."""
+    """The records of what happened at the end of each epoch."""
 
 
 def decode_state(data: bytes, path: str) -> RunState:
-    """Decode a state. Raises ``DiskError`` naming the run's folder if it is damaged or has another version."""
+    """Return the decoded state. Raises ``DiskError`` naming the run's folder if it is damaged or of another version."""
     try:
         found = msgspec.json.decode(data)
         version = found.get("schema_version") if isinstance(found, dict) else None
@@ -103,24 +103,24 @@ def decode_state(data: bytes, path: str) -> RunState:
 
 
 def step_folder(step: int) -> str:
-    """Return the folder of a step, counted from 1."""
+    """Return the path of a step's folder, relative to the run's folder; steps are counted from 1."""
     return f"steps/step_{step:04d}"
 
 
 class Artefacts:
-    """The files of one run, under the names that users of the reference know."""
+    """The files of one run, under the reference implementation's names."""
 
     def __init__(self, store: TrainingFolder, config: SkillOptConfig) -> None:
         self._store = store
         self._config = config
 
     def state(self) -> RunState | None:
-        """Return the state of the run in this folder; None if there is none."""
+        """Return the saved state of the run in this folder, or None if there is none."""
         data = self._store.kept("state")
         return None if data is None else decode_state(data, str(self._store.folder))
 
     def history(self, steps: int) -> list[dict[str, Any]]:
-        """Return the records of the first so many steps."""
+        """Return the records of the first ``steps`` steps."""
         kept = [self._store.kept(f"record {step}") for step in range(1, steps + 1)]
         return [msgspec.json.decode(record) for record in kept if record is not None]
 
@@ -129,20 +129,20 @@ class Artefacts:
         self.json("config.json", self._config.to_dict())
 
     def json(self, name: str, value: object) -> None:
-        """Write a value to a file as JSON."""
+        """Write a value as JSON to the file of that name."""
         self._store.write(name, msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2) + b"\n")
 
     def text(self, name: str, text: str) -> None:
-        """Write a text to a file."""
+        """Write a text to the file of that name."""
         self._store.write(name, text.encode("utf-8", "surrogatepass"))
 
     def results(self, folder: str, results: Sequence[RolloutResult], scores: Mapping[str, Json]) -> None:
-        """Write an evaluation: every result, and the means."""
+        """Write the results of an evaluation and their mean scores to a folder."""
         self.json(f"{folder}/results.json", [result.to_dict() for result in results])
         self.json(f"{folder}/summary.json", scores)
 
     def proposal(self, step: int, made: StepProposal[str]) -> None:
-        """Write what each stage of a step produced."""
+        """Write what each stage of a step produced to the step's folder."""
         folder = step_folder(step)
         raw = [
             make_raw_patch(analysis.patch).to_dict() | {"replies": list(analysis.raw), "nothing": analysis.nothing}
@@ -176,7 +176,7 @@ class Artefacts:
         self.text(f"{folder}/candidate_skill.md", made.document)
 
     def commit(self, state: RunState, history: Sequence[Mapping[str, Any]], *, snapshot: bool) -> None:
-        """Save the state and the files of a finished piece of work; the state last, because only then is it done."""
+        """Save the files of a finished step or epoch and then the state, because the saved state marks it as done."""
         self.json("history.json", list(history))
         if snapshot and self._config.save_every_step:
             self.text(f"skills/skill_v{state.last_completed_step:04d}.md", state.current_skill)
@@ -191,42 +191,42 @@ class Artefacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """Names one attempt at items under a skill; the same draw made again is the same attempt and is not paid twice."""
+    """The name of one attempt at items under a skill; an attempt repeated under the same name is not paid again."""
 
     phase: str
     """The stage under which the calls of the attempt are booked."""
     split: str
     number: int
-    """A number that distinguishes attempts at the same items under the same skill."""
+    """The number that distinguishes attempts at the same items under the same skill."""
     folder: str
-    """The folder in which an environment may write, relative to the run's folder."""
+    """The folder in which the environment may write, relative to the run's folder."""
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The settings, models, items and files that a step works with."""
+    """The settings, models, items and files with which a step works."""
 
     config: SkillOptConfig
     env: SkillEnv
     optimizer: Optimizer
     target: AskClient
     turn: TurnClient
-    """The target's client for an environment that rolls out batches."""
+    """The target's client that an environment gets if it rolls out batches."""
     parallel: Parallel
     engine: Engine
     store: TrainingFolder
     artefacts: Artefacts
     items: dict[str, list[Item]] = field(default_factory=dict)
-    """The items by split."""
+    """The items of each split."""
     reuse: bool = True
-    """Whether finished rollouts are kept and read back. An evaluation keeps the replies alone: its data may change."""
+    """Whether finished rollouts are kept and read back; not in an evaluation, whose data may change."""
     progress: TrainProgress | None = None
     tell: Callable[[str], None] = lambda _line: None
-    """Prints a line for the user."""
+    """The function that prints a line for the user."""
 
     def plan_steps(self, epoch: int) -> list[list[list[Item]]]:
-        """Return the batches of each step of an epoch, as the environment plans them, else in an order of its own."""
+        """Return the batches of each step of an epoch, as the environment plans them, else in a shuffled order."""
         config, train = self.config, self.items["train"]
         rng = random.Random(f"{config.seed}:epoch:{epoch}")  # noqa: S311  an order, not a secret
         shuffled = rng.sample(train, len(train))
@@ -241,14 +241,14 @@ class Run:
         return cut_list(batches, config.accumulation)
 
     def roll(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
-        """Attempt each item once under a skill; lost attempts come back unmeasured.
+        """Attempt each item once under a skill; return the results, those of lost attempts as unmeasured.
 
         Raises ``UsageError`` for a mistake of the environment, ``FatalBackend`` and ``BudgetSpent``.
         """
         return self.roll_all(items, [(skill, draw)])[0]
 
     def roll_all(self, items: Sequence[Item], arms: Sequence[tuple[str, Draw]]) -> list[list[RolloutResult]]:
-        """Attempt each item once under each of several skills, all in parallel; see ``roll``."""
+        """Attempt each item once under each skill, all in parallel; return the results of each skill. See ``roll``."""
         digest = sha256(msgspec.json.encode(items, enc_hook=str))[:16]
         names = [f"rollout {draw.split} {draw.number} {skill_hash(skill)} {digest}" for skill, draw in arms]
         kept = {name: self.store.kept(name) if self.reuse else None for name in names}
@@ -267,7 +267,7 @@ class Run:
         return [found[name] if name in found else _decode_results(kept[name] or b"") for name in names]
 
     def roll_one(self, item: Item, skill: str, draw: Draw) -> RolloutResult:
-        """Attempt one item; see ``roll``."""
+        """Attempt one item under a skill; see ``roll``."""
         clients: list[AskClient] = []
 
         def begin() -> Mapping[str, AskClient]:
@@ -292,19 +292,19 @@ class Run:
         return callable(getattr(self.env, "rollout_batch", None))
 
     def folder(self, *names: str) -> str:
-        """Create a folder of the run and return its path, for code that is not ours."""
+        """Create a folder in the run's folder and return its path, for code that writes files by itself."""
         path = Path(self.store.folder, *names)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(path)
 
     def value(self, score: Scored) -> float:
-        """Return a score as the one number that the gate metric defines."""
+        """Return the one number that the gate metric makes of a skill's scores."""
         return select_gate_score(score.hard, score.soft, self.config.gate_metric, self.config.gate_mixed_weight)
 
     def _roll_batch(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
-        """Attempt all items together; if a lost call cut that short, attempt the other items again.
+        """Attempt all items together; if a lost call ended the batch early, attempt the other items again.
 
-        Their earlier answers are in the ledger, so nothing is paid twice.
+        Answers from before the loss are in the ledger, so nothing is paid twice.
         """
         folder = self.store.empty_folder(draw.folder)
         self.turn.begin(phase=draw.phase, sample=draw.number)
@@ -343,9 +343,10 @@ def open_run(
     redactor: Redactor | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Run]:
-    """Set up an environment and yield a run of it, without its items; an interrupt closes the backends.
+    """Set up an environment and yield its run, without items; on leaving, close the engine.
 
-    At a cap the next process gets a new allowance. Raises ``UsageError`` for a mistake of the environment.
+    An interrupt closes the backends. A run that stopped at a cap gets a new allowance in the next process. Raises
+    ``UsageError`` for a mistake of the environment.
     """
     clock = SystemClock()
 

@@ -1,12 +1,12 @@
-"""Holds a trained skill as one text, and changes it: by edits of its body, or as a whole.
+"""Represents a trained skill as one text, and changes that text: by edits of its body, or as a whole.
 
-Below the body stand two parts that steps cannot touch, between markers at the end of the text, so that the agent reads
-them with the rest. The *appendix* reminds it of rules it did not keep to; the *guidance* is written at the end of an
-epoch. Edits can neither anchor in these parts nor write their markers.
+After the body, between markers, are two parts that steps cannot change but the agent reads. The *appendix* reminds
+the agent of rules that it overlooked; the *guidance* is written at the end of an epoch. Edits can neither refer to
+these parts nor write their markers.
 
 There are two ways to rewrite the body. ``rewrite_from_suggestions``: analysts suggest edits, the best within the budget
-are chosen as ever, and the optimizer rewrites the skill so that it does what they say. ``full_rewrite_minibatch``: each
-analyst rewrites the skill from the attempts it sees, and the versions are merged. The gate decides about the result.
+are chosen, and the optimizer rewrites the skill so that it follows them. ``full_rewrite_minibatch``: each analyst
+rewrites the skill from the attempts it sees, and the versions are merged. The gate decides about the result.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from skillopt_sleep.safety.guard import guard
 from skillopt_sleep.train.config import SkillOptConfig
 
 PART_CAP = 2_000
-"""Characters of each part: it is read with every task."""
+"""The most characters of each part, because the agent reads the parts with every task."""
 WHOLE = "(the whole skill)"
-"""Stands for the anchor of a rewrite."""
+"""The anchor of an edit that rewrites the whole skill."""
 SCHEMA = make_object_schema(skill={"type": "string"}, summary={"type": "string"})
 SCHEMA_OF_LAPSES = make_object_schema(lapses=LAPSES)
 PHASE = "rewrite"
 
 
 class Part(enum.StrEnum):
-    """A part of a skill that steps cannot touch, in the order in which the parts stand."""
+    """The parts of a skill that steps cannot change, in their order in the text."""
 
     APPENDIX = "appendix"
     GUIDANCE = "guidance"
 
     @property
     def begin(self) -> str:
-        """The line before the part."""
+        """The marker line before the part."""
         return f"<!-- skillopt-sleep:{self} -->"
 
     @property
     def end(self) -> str:
-        """The line after the part."""
+        """The marker line after the part."""
         return f"<!-- skillopt-sleep:end of {self} -->"
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """Matches the part with its markers, and the blank lines before it."""
+        """The pattern that matches the part with its markers and the blank lines before them."""
         return re.compile(rf"\n*{re.escape(self.begin)}\n(?P<text>.*?)\n?{re.escape(self.end)}\n?", re.DOTALL)
 
 
@@ -69,15 +69,15 @@ def skill_hash(skill: str) -> str:
 
 
 def get_part(skill: str, part: Part = Part.GUIDANCE) -> str:
-    """Return the text of a part, "" where there is none."""
+    """Return the text of a part of a skill, or "" if the skill has no such part."""
     found = part.pattern.search(skill)
     return found["text"].strip() if found else ""
 
 
 def replace_part(skill: str, text: str, part: Part = Part.GUIDANCE) -> str:
-    """Replace a part of a skill; "" removes it.
+    """Return a skill with the text of one part replaced; "" removes the part.
 
-    Raises ``ValueError`` for a text that holds one of our markers or is longer than ``PART_CAP``.
+    Raises ``ValueError`` for a text that contains a part's marker or is longer than ``PART_CAP``.
     """
     if "skillopt-sleep:" in text:
         raise ValueError(f"{part} may not contain the markers of its own region")
@@ -89,10 +89,10 @@ def replace_part(skill: str, text: str, part: Part = Part.GUIDANCE) -> str:
 def apply_to_skill(
     skill: str, edits: Iterable[EditRecord], *, cap: int | None = None
 ) -> tuple[str, tuple[AppliedEdit, ...]]:
-    """Apply edits in order to the body of a skill and report what became of each.
+    """Apply edits in order to the body of a skill; return the skill and the outcome of each edit.
 
-    An anchor is a whole rule, or words found exactly once in the body. ``cap`` bounds the body in characters. Raises
-    ``Refused`` for a skill whose frontmatter never ends.
+    An edit's anchor is a whole rule, or words found exactly once in the body. ``cap`` is the body's most characters.
+    Raises ``Refused`` for a skill whose frontmatter never ends.
     """
     document = _as_document(skill)
     changed, applied = apply_edits(document, edits, cap=cap, prose=True)
@@ -100,14 +100,14 @@ def apply_to_skill(
 
 
 def read_body(skill: str) -> str:
-    """Return the body of a skill without frontmatter: what a rewrite may change."""
+    """Return the body of a skill without frontmatter, which is what a rewrite may change."""
     return read_region(_as_document(skill)).strip()
 
 
 def rewrite_body(skill: str, text: str, *, cap: int) -> tuple[str, str]:
-    """Return the skill with another body, and the reason if it is unchanged ("" otherwise).
+    """Return the skill with ``text`` as its body and "", or the skill unchanged and the reason.
 
-    Frontmatter and the parts that steps cannot touch stay. Every new line has to pass the guard.
+    Frontmatter and the parts that steps cannot change are kept. The guard checks every new line.
     """
     text, before = text.strip(), read_body(skill)
     why = ""
@@ -136,7 +136,7 @@ def _with_body(skill: str, document: Document) -> str:
 
 
 def _join(body: str, parts: dict[Part, str]) -> str:
-    """Return a skill of a body and the texts of its parts; a part without text leaves no trace."""
+    """Return a skill made of a body and the texts of its parts; parts without text are left out."""
     blocks = [f"{part.begin}\n{text.strip()}\n{part.end}\n" for part, text in parts.items() if text.strip()]
     return "\n".join([f"{body.rstrip()}\n", *blocks]).lstrip("\n") if blocks else body
 
@@ -160,7 +160,7 @@ class _Shortened(Struct, frozen=True, kw_only=True):
 
 
 class _Draft(Struct, frozen=True, kw_only=True):
-    """One version of the body, and what it changes."""
+    """One version of a skill's body, and a summary of its changes."""
 
     text: str
     summary: str = ""
@@ -169,9 +169,9 @@ class _Draft(Struct, frozen=True, kw_only=True):
 def rewrite_from_suggestions(
     skill: str, edits: Sequence[EditRecord], optimizer: Optimizer, config: SkillOptConfig
 ) -> tuple[str, tuple[AppliedEdit, ...]]:
-    """Let the optimizer rewrite the skill by these suggestions, and report what became of each.
+    """Let the optimizer rewrite the skill by the suggested edits; return the skill and the outcome of each edit.
 
-    They are applied all together, or, with the reason, none. Raises ``FatalBackend`` and ``BudgetSpent``.
+    Either all edits are applied, or none, with the reason. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     if not edits:
         return skill, ()
@@ -187,9 +187,9 @@ def rewrite_from_suggestions(
 def rewrite_by_minibatches(
     skill: str, minibatches: Sequence[Minibatch], optimizer: Optimizer, config: SkillOptConfig, *, lesson: Lesson
 ) -> StepProposal[str]:
-    """Let each analyst rewrite the skill from its minibatch, merge the versions, and return the result as a step.
+    """Let each analyst rewrite the skill from its minibatch, merge the versions, and return the result as a proposal.
 
-    The step has one edit, the replacement of the whole skill, whose text is the analysts' summary. Raises
+    The proposal has one edit, which replaces the whole skill and whose text summarizes the changes. Raises
     ``FatalBackend`` and ``BudgetSpent``.
     """
     if not minibatches:
@@ -235,10 +235,10 @@ def rewrite_by_minibatches(
 def add_lapses(
     skill: str, lapses: Sequence[str], optimizer: Optimizer, *, threshold: int
 ) -> tuple[str, tuple[str, ...]]:
-    """Add reminders to the appendix of a skill; return the skill and those that are new in it.
+    """Add reminders to the appendix of a skill; return the skill and the reminders that are new.
 
-    With more than ``threshold`` reminders (0: never) the optimizer shortens them. The oldest give way to the cap.
-    Raises ``FatalBackend`` and ``BudgetSpent``.
+    With more than ``threshold`` reminders (0: never) the optimizer shortens the appendix. If the appendix is still over
+    the cap, the oldest reminders are dropped. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     lines = [line.removeprefix("- ") for line in get_part(skill, Part.APPENDIX).splitlines() if line.strip()]
     known = {line.casefold() for line in lines}
@@ -266,7 +266,7 @@ def _shorten(skill: str, lines: list[str], optimizer: Optimizer) -> list[str]:
 def _merge_drafts(
     skill: str, drafts: Sequence[_Draft], optimizer: Optimizer, config: SkillOptConfig
 ) -> tuple[_Draft, tuple[str, ...]]:
-    """Merge versions ``merge_batch_size`` at a time, level by level; where a merge fails, its first version stays."""
+    """Merge versions ``merge_batch_size`` at a time, level by level; a failed merge keeps the first of its versions."""
     merge = functools.partial(_merge_batch, skill, optimizer=optimizer, config=config)
     notes: list[str] = []
     left = list(drafts)
@@ -293,7 +293,7 @@ def _merge_batch(
 
 
 def _describe(summary: str) -> EditRecord:
-    """Return the edit that stands for a rewrite in records, notes and the buffer of rejected edits."""
+    """Return an edit that represents a rewrite in records, notes and the buffer of rejected edits."""
     text = excerpt(" ".join(summary.split()), 300) or "rewritten without a summary"
     kind = DocumentKind.SKILL
     return EditRecord(

@@ -1,7 +1,7 @@
 """Deals items to train, val and test so that no two items that ask the same are in different splits.
 
-An item that repeats one of the test split would teach what the test is to measure, so whole groups of near-duplicates
-are dealt together, and where splits are given, the repeats are left out of the less sealed split.
+Training on an item that repeats a test item would spoil the test. So whole groups of near-duplicates are dealt
+together. If splits are given, an item repeated in a split nearer to the test is left out.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from skillopt_sleep.train.answers import normalize_answer
 from skillopt_sleep.train.ports import Item
 
 SPLITS = ("train", "val", "test")
-"""The splits, from the one that teaches to the most sealed."""
+"""The names of the splits, from training to test."""
 QUESTION = ("question", "input", "prompt", "intent", "instruction", "task", "query")
 ANSWERS = ("answers", "answer", "ground_truth", "expected", "target", "output")
 MATERIAL = ("choices", "options", "passage", "document", "table", "code", "image", "images", "file", "files", "path")
-"""Fields, besides ``context``, that hold the material a question is about."""
+"""Names of the fields, besides ``context``, that contain the material a question is about."""
 BOILERPLATE = 0.5
-"""A word in more than this share of the items tells nothing about any of them."""
+"""The share of items, 0 to 1, above which a word that occurs in them counts as boilerplate."""
 MIN_FOR_BOILERPLATE = 8
-"""Fewer items than this have no boilerplate."""
+"""The fewest items among which words can count as boilerplate."""
 RARE = 4
-"""The most items that may share an answer for it to be evidence of a repeat; yes and no are shared by more."""
+"""The most items that may share an answer for that answer to show a repeat; answers such as yes are shared by more."""
 CONTAINED = 5
-"""The fewest words of a text that is looked for inside other texts."""
+"""The fewest words of a text for the text to be searched in other texts."""
 MOST_OF = 0.6
-"""The least share of a longer text that a text contained in it must make up."""
+"""The least share of a text, 0 to 1, that another text contained in it must make up to count as a repeat."""
 
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/=<>%^]")
@@ -58,12 +58,12 @@ class Splits(Struct, frozen=True, kw_only=True):
     val: tuple[Item, ...] = ()
     test: tuple[Item, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was left out of the data, and why."""
+    """Notes on the items that were left out of the data, and why."""
     absent: dict[str, str] = {}
-    """By split, why the data have no items for it; that is an error only when the split is needed."""
+    """By split without items, the reason; a missing split is an error only when it is needed."""
 
     def require(self, split: str) -> tuple[Item, ...]:
-        """Return the items of a split. Raises ``UsageError`` for a split that is unknown or that the data lack."""
+        """Return the items of a split. Raises ``UsageError`` if the split is unknown or the data do not have it."""
         items = self[split]
         if split in self.absent:
             raise UsageError(self.absent[split])
@@ -78,15 +78,15 @@ class Splits(Struct, frozen=True, kw_only=True):
 
 
 def make_splits(items: Mapping[str, Sequence[Item]]) -> Splits:
-    """Return the splits from their items by name; a missing split is empty."""
+    """Return ``Splits`` made from items by split name; a split that is not named is empty."""
     train, val, test = (tuple(items.get(split, ())) for split in SPLITS)
     return Splits(train=train, val=val, test=test)
 
 
 def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
-    """Deal items to the splits by ratio and seed, whole groups of near-duplicates together.
+    """Deal items to the splits by ratio and seed, keeping groups of near-duplicates together.
 
-    Raises ``UsageError`` if a split would stay empty.
+    Raises ``UsageError`` if a split would be empty.
     """
     parts = parse_ratio(ratio)
     groups: dict[int, list[Item]] = defaultdict(list)
@@ -109,9 +109,9 @@ def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
 
 
 def remove_repeats(splits: Splits) -> Splits:
-    """Return the splits without the items that ask the same as an item of a more sealed split; ``notes`` count them.
+    """Return the splits without items that ask the same as an item of a split nearer to the test, counted in ``notes``.
 
-    Raises ``UsageError`` if that leaves a split empty.
+    Raises ``UsageError`` if a split has no items left.
     """
     placed = [(split, item) for split in SPLITS for item in splits[split]]
     numbers = group_numbers([item for _, item in placed])
@@ -137,7 +137,7 @@ def remove_repeats(splits: Splits) -> Splits:
 
 
 def check_splits(splits: Mapping[str, Sequence[Item]]) -> None:
-    """Raise ``UsageError`` for an empty split, an item without an id, or an id that occurs twice in any split."""
+    """Raise ``UsageError`` for an empty split, an item without an id, or an id that occurs twice among all splits."""
     for split, items in splits.items():
         if not items:
             raise UsageError(f"the split {split!r} is empty: it needs at least one item")
@@ -146,9 +146,9 @@ def check_splits(splits: Mapping[str, Sequence[Item]]) -> None:
 
 
 def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
-    """Raise ``UsageError`` for an item that is not a dict or has no usable id, or an id that occurs twice.
+    """Raise ``UsageError`` for an item that is not a dict or has no usable id, or for an id that occurs twice.
 
-    ``where`` names the data, or the place of each item.
+    ``where`` names the data, or lists the place of each item.
     """
     seen: dict[str, str] = {}
     for index, item in enumerate(items):
@@ -167,12 +167,12 @@ def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
 
 
 def get_notes(env: object) -> tuple[str, ...]:
-    """Return the notes of an environment about its data: what was left out, or is in two splits."""
+    """Return an environment's notes about its data: which items were left out, and which are in two splits."""
     return tuple(map(str, getattr(env, "notes", ()) or ()))
 
 
 def parse_ratio(ratio: str) -> tuple[int, int, int]:
-    """Read ``train:val:test`` as three whole numbers of at least 1. Raises ``UsageError``."""
+    """Return the three whole numbers (at least 1) of ``train:val:test``. Raises ``UsageError``."""
     parts = [part.strip() for part in str(ratio).split(":")]
     if len(parts) != len(SPLITS) or not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
         raise UsageError(f"ratio {ratio!r} is not train:val:test in whole numbers above 0, such as '2:1:7'")
@@ -180,33 +180,33 @@ def parse_ratio(ratio: str) -> tuple[int, int, int]:
 
 
 def get_question(item: Item) -> str:
-    """Return the question of an item, under any of the usual field names; "" if it has none."""
+    """Return the question of an item, under any of the usual field names, or "" if the item has none."""
     return next((str(item[name]) for name in QUESTION if item.get(name)), "")
 
 
 def get_answers(item: Item) -> tuple[str, ...]:
-    """Return the answers of an item as texts; other values are written as JSON."""
+    """Return the answers of an item as texts; an answer that is not a text is written as JSON."""
     return tuple(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in get_raw_answers(item))
 
 
 def get_raw_answers(item: Item) -> Sequence[object]:
-    """Return the answers of an item unconverted, under any of the usual field names."""
+    """Return the answers of an item as they are, under any of the usual field names."""
     found = next((item[name] for name in ANSWERS if item.get(name) not in (None, "", [])), ())
     return found if isinstance(found, list | tuple) else [found]
 
 
 def group_numbers(items: Sequence[Item]) -> list[int]:
-    """Return a number for each item; items with the same number ask the same, as far as we can tell.
+    """Return a group number for each item; items with the same number probably ask the same.
 
-    Items belong together if they name the same ``group``; if they ask the same word for word, whatever their answers;
-    or if they share all figures and an answer (or have none) and one is a repetition of the other
-    (``group_recurrences``, for rare answers near-duplicates too). Questions of one form ("capital of …", "invoice 12")
-    are not repeats: their words or figures differ.
+    Items are grouped if they name the same ``group``; if their questions are equal word for word, whatever the answers;
+    or if they share all figures and an answer (or have no answers) and one repeats the other (``group_recurrences``;
+    with rare answers, near-duplicates too). Questions of one form ("capital of …", "invoice 12") are not grouped,
+    because their words or figures differ.
     """
     texts = _drop_boilerplate([_get_wording(item) for item in items])
     material = [_get_material(item) for item in items]
     parents = list(range(len(items)))
-    """A disjoint-set forest: the item that each item is joined to, itself at first."""
+    """A disjoint-set forest: for each item, the index of the item that it is joined to, at first its own."""
     for index, other in (*_find_repeats(items, texts, material), *_find_paraphrases(items, texts, material)):
         parents[_find_root(parents, index)] = _find_root(parents, other)
     return [_find_root(parents, index) for index in range(len(parents))]
@@ -221,9 +221,9 @@ def _find_root(parents: Sequence[int], index: int) -> int:
 def _find_repeats(
     items: Sequence[Item], texts: Sequence[str], material: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs with the same material, of which both ask the same verbatim or one mostly contains the other.
+    """Yield pairs of items with the same material that are worded alike, or of which one mostly consists of the other.
 
-    ``texts`` are the wordings without boilerplate: an instruction that every item begins with is no repetition.
+    ``texts`` are wordings without boilerplate, because an instruction that begins every item is not a repeat.
     """
     first: dict[tuple[object, ...], int] = {}
     starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -244,7 +244,7 @@ def _find_repeats(
 def _find_paraphrases(
     items: Sequence[Item], texts: Sequence[str], material: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs of one named group, or with equal answer, figures and material and almost the same wording."""
+    """Yield pairs of items of one named group, or with equal answer, figures and material and similar wording."""
     figures = [frozenset(_FIGURE.findall(text)) for text in texts]
     sharing: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, item in enumerate(items):
@@ -266,15 +266,15 @@ def _find_paraphrases(
 
 
 def _split_words(text: str) -> tuple[str, ...]:
-    """Return the words and signs in order, without articles; numbers in figures, -ise spelt as -ize."""
+    """Return a text's words and signs in order, without articles; number words become figures, -ise becomes -ize."""
     found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     return tuple(_NUMBERS.get(word, _IZE.sub(r"iz\1", word)) for word in found if word not in _FILLERS)
 
 
 def _get_material(item: Item) -> tuple[str, ...]:
-    """Return the material that an item's question is about.
+    """Return the material that an item's question is about, such as choices or a passage.
 
-    Parts are sorted, so that shuffled choices make no difference.
+    The parts of a field are sorted, so that shuffled choices make no difference.
     """
     found = []
     tables = [name for name in item if name not in {*QUESTION, *ANSWERS, *MATERIAL} and _is_table(item[name])]
@@ -287,7 +287,7 @@ def _get_material(item: Item) -> tuple[str, ...]:
 
 
 def _is_table(value: object) -> bool:
-    """Whether a value is structured data, such as rows, which a question is about whatever its field is called."""
+    """Tell whether a value is structured data, such as rows, and so material whatever the name of its field."""
     return isinstance(value, Mapping | list) and any(isinstance(part, Mapping | list) for part in value)
 
 
@@ -299,7 +299,7 @@ def _get_wording(item: Item) -> str:
 
 
 def _drop_boilerplate(texts: Sequence[str]) -> list[str]:
-    """Return the texts without the words that most of them share; a text of nothing else stays as it is."""
+    """Return the texts without words that most of them share; a text of such words only stays as it is."""
     if len(texts) < MIN_FOR_BOILERPLATE:
         return list(texts)
     counts = Counter(word for text in texts for word in set(fold(text).split()))
@@ -308,7 +308,7 @@ def _drop_boilerplate(texts: Sequence[str]) -> list[str]:
 
 
 def _compute_quotas(total: int, parts: tuple[int, int, int]) -> dict[str, int]:
-    """Return how many items each split is due, by the largest-remainder method."""
+    """Return how many items each split should get, by the largest-remainder method."""
     exact = {split: total * part / sum(parts) for split, part in zip(SPLITS, parts, strict=True)}
     due = {split: math.floor(share) for split, share in exact.items()}
     rest = sorted(SPLITS, key=lambda split: due[split] - exact[split])

@@ -1,4 +1,4 @@
-"""One training step: roll out a batch, reflect, aggregate, select, apply, gate; and the record of it."""
+"""Makes one training step: roll out a batch, reflect, aggregate, select, apply and gate, and record all of it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from skillopt_sleep.train.skill_text import (
 )
 
 WITHOUT_BUDGET = 16
-"""Edits an analyst may propose when there is no edit budget."""
+"""How many edits an analyst may propose when there is no edit budget."""
 REJECTED_KEPT = 30
-"""The most rejected edits that later reflections are shown, the latest first."""
+"""The most rejected edits, from the latest on, that later analysts see."""
 
 
 def train_step(
@@ -54,7 +54,7 @@ def train_step(
 ) -> tuple[RunState, dict[str, Any]]:
     """Run the next step on its batches; return the new state and the record of the step.
 
-    The record depends on the models' answers only: it has no times and no costs. Raises ``FatalBackend`` and
+    The record has no times and no costs, so equal answers of the models give equal records. Raises ``FatalBackend`` and
     ``BudgetSpent``.
     """
     step = state.last_completed_step + 1
@@ -107,7 +107,7 @@ def train_step(
 def remember_rejected(
     buffer: Sequence[AppliedEdit], edits: Sequence[AppliedEdit], *, before: float, after: float
 ) -> tuple[AppliedEdit, ...]:
-    """Put rejected edits in front of the buffer, with the change of the selection score; every rule occurs once."""
+    """Return the buffer with rejected edits added in front, each once, with the change of the selection score."""
     why = f"rejected: the selection score went from {before:.3f} to {after:.3f} ({after - before:+.3f})"
     new = [replace(edit, status=EditStatus.REJECTED, why=why) for edit in edits if edit.status is EditStatus.APPLIED]
     unique = {(one.edit.op, one.edit.text, one.edit.anchor): one for one in reversed([*new, *buffer])}
@@ -115,17 +115,17 @@ def remember_rejected(
 
 
 def describe_rejected(buffer: Sequence[AppliedEdit]) -> str:
-    """Return the buffer of rejected edits as text, for an environment that reflects by itself."""
+    """Return the buffer of rejected edits as text, for an environment with analysts of its own."""
     return "\n".join(f"- {describe_edit(edit)} ({edit.why})" for edit in buffer)
 
 
 def batch_folder(step: int, batch: int) -> str:
-    """Return the folder of a batch of a step, both counted from 1 and 0; that of the first batch is the step's own."""
+    """Return the folder of a batch (from 0) of a step (from 1); the folder of batch 0 is the step's own."""
     return f"{step_folder(step)}/batch_{batch}" if batch else step_folder(step)
 
 
 def _roll_out(run: Run, state: RunState, batches: Sequence[Sequence[Item]], step: int) -> list[list[RolloutResult]]:
-    """Attempt each item ``rollouts_k`` times; return the results of each batch."""
+    """Attempt each item ``rollouts_k`` times; return the results by batch."""
     found: list[list[RolloutResult]] = []
     for batch, items in enumerate(batches):
         found.append([])
@@ -149,7 +149,7 @@ def _roll_out(run: Run, state: RunState, batches: Sequence[Sequence[Item]], step
 def _propose(
     run: Run, state: RunState, scheduler: LRScheduler, rolled: Sequence[Sequence[RolloutResult]], *, step: int
 ) -> StepProposal[str]:
-    """Reflect on the results of each batch, and turn all analyses into one candidate, as the update mode says."""
+    """Reflect on the results of each batch, and make one candidate of all analyses, as the update mode requires."""
     config, budget = run.config, scheduler.step()
     bound = budget if config.use_edit_budget else None
     aware = config.use_skill_aware_reflection
@@ -192,7 +192,7 @@ def _propose(
 def _reflect(
     run: Run, state: RunState, rolled: Sequence[Sequence[RolloutResult]], lesson: Lesson, *, step: int
 ) -> list[Analysis]:
-    """Return what the analysts of each batch propose, the environment's own where it has some."""
+    """Return the analyses of each batch, by the environment's own analysts if it has some, else by the trainer's."""
     analyses: list[Analysis] = []
     for batch, results in enumerate(rolled):
         own = _reflect_in_environment(run, state, results, step=step, folder=batch_folder(step, batch), lesson=lesson)
@@ -211,16 +211,16 @@ def _deal(run: Run, results: Sequence[RolloutResult], step: int, batch: int) -> 
 
 
 def _apply(run: Run, skill: str, edits: Sequence[EditRecord]) -> tuple[str, tuple[AppliedEdit, ...]]:
-    """Apply the chosen edits, or let the optimizer rewrite the skill by them."""
+    """Apply the chosen edits to the skill, or let the optimizer rewrite the skill by them."""
     if run.config.skill_update_mode == "patch":
         return apply_to_skill(skill, edits, cap=run.config.max_skill_chars)
     return rewrite_from_suggestions(skill, edits, run.optimizer, run.config)
 
 
 def _remind(run: Run, state: RunState, made: StepProposal[str], folder: str) -> tuple[RunState, int]:
-    """Add the analysts' reminders to the appendix of the skill that stands after the gate; return how many are new.
+    """Add the analysts' reminders to the appendix of the current skill after the gate; return how many are new.
 
-    As published, the gate does not decide about reminders: it meets them in the next candidate, which contains them.
+    As in the reference implementation, the gate does not judge reminders by themselves, only with the next candidate.
     """
     lapses = [lapse for analysis in made.analyses for lapse in analysis.lapses]
     if not lapses:
@@ -234,7 +234,7 @@ def _remind(run: Run, state: RunState, made: StepProposal[str], folder: str) -> 
 def _reflect_in_environment(
     run: Run, state: RunState, results: Sequence[RolloutResult], *, step: int, folder: str, lesson: Lesson
 ) -> tuple[Analysis, ...] | None:
-    """Return what the environment's own analysts propose; None if it has none."""
+    """Return the analyses of the environment's own analysts, or None if it has none."""
     reflect = getattr(run.env, "reflect_batch", None)
     if not callable(reflect):
         return None
@@ -270,7 +270,7 @@ def _reflect_in_environment(
 
 
 def _remember(judgement: Judgement, made: StepProposal[str], step: int) -> RunState:
-    """Return the state after the gate, with what later steps should know about this step."""
+    """Return the state after the gate, with this step's note and rejected edits, for use by later steps."""
     state, before, after = judgement.state, judgement.before, judgement.after
     rejected = judgement.action in {"reject", "undecided"}
     if rejected and before is not None and after is not None and after <= before:

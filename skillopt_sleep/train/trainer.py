@@ -1,4 +1,4 @@
-"""Trains a skill on an environment: epochs of gated steps, the best skill kept, resumable after any interruption."""
+"""Trains a skill on an environment in epochs of gated steps, keeps the best skill, and resumes when interrupted."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ DEFAULT_LIMIT = SkillOptConfig().optimizer_max_completion_tokens
 class SkillOptTrainer:
     """Trains a skill while both models stay as they are.
 
-    ``optimizer_client`` reflects and edits, ``target_client`` is the agent that uses the skill: each is a backend
-    (``client(NAME, model=…)``) or any object with the ``chat`` method of the reference. Without ``initial_skill`` the
-    environment's is used. ``prompt_overrides`` are texts for the optimizer, by the names in ``PROMPTS``. ``environ``
-    are the environment variables whose secrets are redacted, by default those of the process. Raises ``UsageError``
-    (``ConfigError`` for an unknown prompt) before any call.
+    ``optimizer_client`` reflects and edits; ``target_client`` is the agent that uses the skill. Each is a backend
+    (``client(NAME, model=…)``) or any object with the reference implementation's ``chat`` method. The default of
+    ``initial_skill`` is the environment's. ``prompt_overrides`` are texts for the optimizer, by the names in
+    ``PROMPTS``. ``environ`` are the environment variables whose secrets are redacted, by default the process's. Raises
+    ``UsageError`` (``ConfigError`` for an unknown prompt) before any call.
 
     ``history``, ``current_skill``, ``best_skill``, their scores and ``best_step`` show the state after the last step.
     """
@@ -91,9 +91,9 @@ class SkillOptTrainer:
                 raise ConfigError(f"the prompt {name} is {text!r:.60}, must be a text")
 
     def train(self) -> dict[str, Any]:
-        """Train, or resume the run in ``out_root``; return the summary.
+        """Train the skill, or resume the run in ``out_root``; return the summary.
 
-        Raises ``UsageError``, ``Refused`` if ``out_root`` holds another run, ``NightRunning`` if another process trains
+        Raises ``UsageError``, ``Refused`` if ``out_root`` has another run, ``NightRunning`` if another process trains
         there, ``FatalBackend``, and ``BudgetSpent`` at a cap: the run can be resumed, and nothing is paid twice.
         """
         started = time.monotonic()
@@ -116,7 +116,7 @@ class SkillOptTrainer:
                 return finish(run, state, history, started=started)
 
     def price(self) -> Price:
-        """Estimate the most that the run would take, without a call. Raises ``UsageError`` as ``train`` does."""
+        """Return the estimated highest price of the run, without any call. Raises ``UsageError`` as ``train`` does."""
         nobody = AskClient(ask=_Nobody())
         with TemporaryDirectory() as folder:  # an environment may write the splits it deals into the run's folder
             set_up(self.env, self.config.to_dict() | {"out_root": folder, "dry_run": True}, nobody, nobody)
@@ -132,12 +132,12 @@ class SkillOptTrainer:
         )
 
     def close(self) -> None:
-        """Close both clients; no further calls are possible."""
+        """Close both clients, which then accept no further calls."""
         for backend in self.backends.values():
             backend.close()
 
     def _make_redactor(self) -> Redactor | None:
-        """Return what removes secrets from prompts and replies; None unless items stem from somebody's sessions."""
+        """Return a redactor of secrets in prompts and replies, or None unless the items come from a user's sessions."""
         if not self.env.from_sessions:
             return None
         from skillopt_sleep.safety.redaction.redactor import Redactor  # noqa: PLC0415  most runs need none
@@ -145,14 +145,14 @@ class SkillOptTrainer:
         return Redactor(values=secrets(environment() if self._environ is None else self._environ))
 
     def _load_items(self) -> dict[str, list[Item]]:
-        """Load and check the items of the splits that the run needs."""
+        """Return the checked items of the splits that the run needs."""
         splits = ["train", self.config.selection_split, *([self.config.test_split] if self.config.eval_test else [])]
         items = {split: load_split(self.env, split) for split in splits}
         check_splits(items)
         return items
 
     def _train(self, run: Run) -> tuple[RunState, list[dict[str, Any]]]:
-        """Begin or resume the run, and do all steps and ends of epochs that are left."""
+        """Begin or resume the run, and do all remaining steps and ends of epochs; return the state and step records."""
         config = self.config
         self._probe()
         state = self._begin(run)
@@ -170,7 +170,7 @@ class SkillOptTrainer:
         return state, history
 
     def _probe(self) -> None:
-        """Raise ``FatalBackend`` for a client that could not answer, before any call is paid."""
+        """Raise ``FatalBackend`` for a client that could not answer, before any call is made."""
         for role, backend in self.backends.items():
             health = backend.probe()
             if not health.ready:
@@ -178,9 +178,9 @@ class SkillOptTrainer:
                 raise kind(f"the {role} client {backend.name} cannot be used: {health.detail}")
 
     def _begin(self, run: Run) -> RunState:
-        """Return the state of the run in the folder, else a new one with the initial skill scored.
+        """Return the state of the run in the folder, or a new state with the initial skill scored.
 
-        Raises ``Refused`` if the folder holds another run, and ``BackendUnusable`` if too little could be measured.
+        Raises ``Refused`` if the folder contains another run, and ``BackendUnusable`` if too few items were measured.
         """
         config, skill = self.config, self.initial_skill
         identity = describe_run(
@@ -249,7 +249,7 @@ class SkillOptTrainer:
         return state
 
     def _show(self, state: RunState) -> None:
-        """Copy the state to the public attributes."""
+        """Copy skills and scores from the state to the trainer's public attributes."""
         self.current_skill, self.current_score = state.current_skill, state.current_score
         self.best_skill, self.best_score, self.best_step = state.best_skill, state.best_score, state.best_step
 
@@ -264,18 +264,18 @@ class SkillOptTrainer:
 
 
 def is_stuck(history: Sequence[Mapping[str, Any]], refusals: int) -> bool:
-    """Whether the gate refused the last ``refusals`` candidates; steps without one do not count, and 0 means never."""
+    """Tell whether the gate refused the last ``refusals`` candidates (0: never); steps without one do not count."""
     tried = [record["action"] for record in history if record["action"] != "skip_no_patches"]
     return 0 < refusals <= len(tried) and set(tried[-refusals:]) <= {"reject", "undecided"}
 
 
 class _Nobody:
-    """Stands in for both models while a run's price is estimated; it refuses every call."""
+    """Takes the place of both models while a run's price is estimated, and refuses every call."""
 
     model = ""
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Refuse the call."""
+        """Raise ``UsageError``, because no model may be asked before the run begins."""
         raise UsageError(f"an environment asked a model ({phase}, {prompt.user[:40]!r}) before the run began")
 
 
@@ -289,5 +289,5 @@ def _check_skill(skill: object, most: int) -> None:
 
 
 def _write_line(line: str) -> None:
-    """Write a line to stderr, so that it stays out of the program's output."""
+    """Write a line to stderr, which keeps it out of the program's output."""
     sys.stderr.write(f"{line}\n")
