@@ -1,16 +1,16 @@
-"""Refuse the call that could overspend a cap before it is sent; all roles of a night share one budget.
+"""Refuses a call that could overspend a cap before the call is sent; all roles of a night share one budget.
 
-How hard the caps are, with any number of workers:
+How strict the caps are, with any number of workers:
 
 - Calls: never one more.
-- Dollars and tokens: all that is in flight is reserved, and nothing is sent whose reservation does not fit beside what
-  is spent and reserved. A reservation is at least the most that a call of its kind (model; question, work or put back)
-  has taken tonight. Before the first price of a kind is known, one call of it is in flight at a time, with all that is
-  left; before its first tokens are known, it gets a bound that few answers reach. So only what a reply takes beyond its
-  own reservation is overspent: nothing among calls of one price; for the first call of a kind, what that ONE reply
-  takes beyond all that was left; later, only what a reply dearer than any before, and than its share, takes beyond
-  these. An agent CLI is given its reservation as its own cap, and stops after the first request that exceeds it.
-- Minutes: nothing is sent after them, not even by a call that has waited for a slot; what is running then is ended
+- Dollars and tokens: each call in flight has reserved what it may take, and no call is sent whose reservation does not
+  fit beside what is spent and reserved. A reservation is at least the most that a call of its kind (model; question,
+  work or put back) has taken tonight. Before the first price of a kind is known, only one call of it is in flight, with
+  all the money left; before its first tokens are known, it reserves a number that few answers reach. So only what a
+  reply takes beyond its own reservation is overspent: nothing among calls of one price; for the first call of a kind,
+  what this one reply takes beyond all that was left; later, what a reply takes beyond both the dearest earlier reply
+  and its own share. An agent CLI gets its reservation as its own cap, and stops after the first request above it.
+- Minutes: no call is sent after them, not even one that has waited for a slot; calls running then are ended
   ``MINUTES_GRACE`` seconds later.
 """
 

@@ -32,7 +32,7 @@ class Learnt(enum.StrEnum):
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """One proposed edit, and where it comes from."""
+    """One proposed edit with its origin."""
 
     edit: EditRecord
     learnt: Learnt = Learnt.FAILURE

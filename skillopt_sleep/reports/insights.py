@@ -1,4 +1,4 @@
-"""What ``insights`` prints: what a person asks and corrects again and again, for someone who is new to this program."""
+"""The page of ``insights``: what a person asks and corrects again and again, for a newcomer to this program."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Before(Struct, frozen=True, kw_only=True):
 
     @property
     def has_made(self) -> bool:
-        """Whether the agent just made something: files, a command's changes, or an answer that is itself the work."""
+        """Whether the agent just made something: files, changes by a command, or an answer that is itself the work."""
         return bool(self.files) or not self.used_tools or any(map(_CHANGING.search, self.commands))
 
 

@@ -180,8 +180,8 @@ RESULT = 1_500
 FILE = 6_000
 """Maximum characters kept of a call that reads or writes a file; a moment shows the file that is about to be edited."""
 STEPS_PER_TURN = 400
-"""Steps kept of one turn: the first ``FIRST_STEPS`` and the last ones. The longest way from a request to what was
-rejected in it had 103 steps."""
+"""Maximum steps kept of one turn: the first ``FIRST_STEPS`` and the last ones. The longest way seen from a request to
+work that was rejected had 103 steps."""
 FIRST_STEPS = 100
 STEPS_PER_SESSION = 5_000
 """Maximum steps kept of one session; the oldest turns lose their steps first."""
