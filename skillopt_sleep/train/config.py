@@ -222,7 +222,7 @@ class SkillOptConfig(metaclass=_Named):
     """The score that the gate compares: hard, soft, or mixed, which weights soft by ``gate_mixed_weight``."""
     gate_mixed_weight: float = 0.5
     failure_only: bool = False
-    """Whether to learn from failures only."""
+    """Whether analysts learn from failures only; items without a failed attempt are then not shown to them."""
     workers: int = 8
     seed: int = 42
     out_root: str = "outputs/skillopt_run"

@@ -81,7 +81,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
     targets: tuple[str, ...]
     cells: tuple[Cell, ...]
     enough: bool
-    """Whether every cell has scores."""
+    """Whether enough attempts were measured for scores in every cell."""
     spend: Spend
 
     def cell(self, skill: str, target: str) -> Cell:

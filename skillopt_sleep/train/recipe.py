@@ -23,10 +23,10 @@
 
 Paths are relative to the file they are in.
 
-Files in the form of the reference are read too: YAML or TOML with a section for each stage. It uses other names:
+Files of the reference implementation are read too: YAML or TOML with a section for each stage and other names:
 ``optimizer.learning_rate`` is ``edit_budget`` here, ``model.target`` is ``[target] model``. Settings without a
-counterpart are listed, so that a run can say what it leaves out. As in the reference, paths in such a file are relative
-to the working directory, and an empty text means "not set".
+counterpart are listed, so that a run can report them as ignored. Paths in such a file are relative to the working
+directory, and an empty text means "not set".
 """
 
 from __future__ import annotations

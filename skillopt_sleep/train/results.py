@@ -166,7 +166,7 @@ class SlowUpdateResult:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any] | None) -> SlowUpdateResult | None:
-        """Return the result described by a dict, or None for None."""
+        """Return the result described by a dict; if ``d`` is None, return None."""
         known = {item.name for item in fields(cls)}
         return None if d is None else cls(**{key: d[key] for key in d if key in known and d[key] is not None})
 

@@ -52,7 +52,7 @@ SCHEMA_VERSION = 1
 
 
 class StepNote(Struct, frozen=True, kw_only=True):
-    """What one step tried, and its outcome, as the optimizer's notes use them."""
+    """The edits that one step tried and their outcome, from which the optimizer writes its notes."""
 
     step: int
     edits: tuple[str, ...]
@@ -91,7 +91,7 @@ class RunState(Struct, frozen=True, kw_only=True):
 
 
 def decode_state(data: bytes, path: str) -> RunState:
-    """Return the decoded state. Raises ``DiskError`` naming the run's folder if it is damaged or of another version."""
+    """Return the decoded state. Raises ``DiskError`` naming the folder of a damaged or foreign state."""
     try:
         found = msgspec.json.decode(data)
         version = found.get("schema_version") if isinstance(found, dict) else None
