@@ -1,1 +1,1 @@
-"""Turns sessions into tasks: episodes, the two miners, merging, task files, and what sessions show without a model."""
+"""Turns sessions into tasks: episodes, the two miners, merging, task files, and findings made without a model."""

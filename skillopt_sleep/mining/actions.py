@@ -1,7 +1,7 @@
-"""Tells what a step of an agent did: what it said, ran, looked at or changed, whichever tool did it.
+"""Recognises what a step of an agent did: what the agent said, ran, looked at or changed, with whichever tool.
 
-Tools are told by the arguments they take, not by their names, so that those of agents not known here are read as well:
-whatever takes a command runs it, and whatever takes a path with a new text changes that file.
+Tools are recognised by the arguments they take, not by their names, so that tools of unknown agents are understood as
+well: whatever takes a command runs it, and whatever takes a path with a new text changes that file.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ QUERY_KEYS = ("pattern", "query", "url", "glob")
 WORDS_KEYS = ("plan", "explanation", "message")
 RAW_KEYS = ("input", "patch", "arguments")
 BOOKKEEPING = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "update_plan", "ToolSearch"})
-"""Tools with which an agent keeps its own lists."""
+"""Names of tools with which an agent keeps its own lists."""
 POLLS = frozenset({"BashOutput", "TaskOutput", "KillShell", "KillBash", "Monitor", "wait", "sleep"})
-"""Tools that only wait for something that runs already."""
+"""Names of tools that only wait for a command that is already running."""
 
 PATCH = "*** Begin Patch"
 _PATCHED = re.compile(r"^\*\*\* (?P<verb>Add|Update|Delete) File: (?P<path>.+)$")
@@ -40,7 +40,7 @@ _HEREDOC = re.compile(
     re.DOTALL,
 )
 _LEADING = re.compile(r"\A(?:(?:do|then|else|if|time|env)\s+|\w+=\S*\s+)+")
-"""Words that may stand before the command itself: of the shell, or variables set for it."""
+"""Words that may precede the command itself: words of the shell, or assignments of variables for the command."""
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _WRITES = re.compile(r"(?<![0-9&<=-])>{1,2}\s*(?!&|/dev/null)\S")
@@ -82,16 +82,16 @@ _NOISE = re.compile(
 
 
 class ActionKind(enum.StrEnum):
-    """What an action was for."""
+    """The kind of an action, by its purpose."""
 
     SAID = "said"
-    """Words of the agent."""
+    """The agent said something."""
     INSTRUCTED = "instructed"
     """The agent was given the body of a command or skill."""
     LOOKED = "looked"
-    """The agent read something, or was shown it, and changed nothing."""
+    """The agent read something, or the program showed it something; nothing changed."""
     ASKED = "asked"
-    """The agent asked the person a question in a dialogue, whose answer is the result."""
+    """The agent asked the user a question in a dialogue; the user's answer is the result."""
     CHECKED = "checked"
     """The agent ran a test, a build or a linter."""
     CHANGED = "changed"
@@ -112,18 +112,18 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """What one step did."""
+    """The action of one step: its kind, with the words, command, path or changes of the action."""
 
     kind: ActionKind
     words: str = ""
-    """What the agent said, proposed as a plan, or was given as an instruction."""
+    """The words that the agent said, proposed as a plan, or was given as an instruction."""
     command: str = ""
-    """The command line it ran, without the shell around it."""
+    """The command line that the agent ran, without the shell around it."""
     path: str = ""
-    """The file it read."""
+    """The path of the file that the agent read."""
     changes: tuple[Change, ...] = ()
     note: str = ""
-    """The tool and its arguments in a few words, where no other field says what the action did."""
+    """The tool and its arguments in a few words, if no other field describes the action."""
 
     @property
     def is_commitment(self) -> bool:
@@ -132,7 +132,7 @@ class Action(Struct, frozen=True, kw_only=True):
 
 
 def read_action(step: Step) -> Action:
-    """Return what a step did; arguments that cannot be read count as a change of unknown kind."""
+    """Return the action of a step; a step with unreadable arguments counts as a change of unknown kind."""
     match step.kind:
         case StepKind.TEXT:
             return Action(kind=ActionKind.SAID, words=step.text)
@@ -145,7 +145,7 @@ def read_action(step: Step) -> Action:
 
 
 def strip_output(result: str) -> str:
-    """Return what a tool printed, without the headers, line numbers and reminders that its agent puts around it."""
+    """Return the text that a tool printed, without the headers, line numbers and reminders that the agent adds."""
     text = _NOISE.sub("", _REMINDER.sub("", _HEADER.sub("", result)))
     lines = text.split("\n")
     if sum(1 for line in lines if _NUMBERED.match(line)) * 2 > len(lines):
@@ -154,7 +154,7 @@ def strip_output(result: str) -> str:
 
 
 def is_looking(command: str) -> bool:
-    """Whether every part of a command line only looks at something."""
+    """Return whether every part of a command line only looks at something and changes nothing."""
     if "$(" in command or "`" in command:
         return False
     parts = _split_parts(command)
@@ -164,7 +164,7 @@ def is_looking(command: str) -> bool:
 
 
 def _split_parts(command: str) -> list[str]:
-    """Return the commands of a line without what they quote, which may hold separators of its own."""
+    """Return the commands of a command line without their quoted texts, which may contain separators of their own."""
     bare = _QUOTED.sub("''", DIRECTORY.sub("", command)).replace("2>&1", "")
     parts = (_LEADING.sub("", part.strip()) for part in _SEPARATOR.split(bare))
     return [part for part in parts if part and not part.startswith("#")]
@@ -194,7 +194,7 @@ def _read_call(tool: str, given: Json) -> Action:
 
 
 def _read_other(tool: str, arguments: Mapping[str, Json]) -> Action:
-    """Return what a tool did that neither runs a command nor takes a path."""
+    """Return the action of a tool that neither runs a command nor takes a path."""
     if questions := _list_questions(arguments.get("questions")):
         return Action(kind=ActionKind.ASKED, words="\n".join(questions), note=tool)
     if words := _first_text(arguments, WORDS_KEYS):

@@ -1,6 +1,6 @@
-"""Finds commands that a person's sessions ran again and again and whose exit status tells good work from bad.
+"""Finds commands that a user's sessions ran repeatedly and whose exit status tells good work from bad.
 
-They are found, counted and offered; only the person decides which of them are ever run.
+The commands are found, counted and offered; only the user decides which of them are ever run.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from skillopt_sleep.model.session import Command, Session
 from skillopt_sleep.model.text import sha256
 
 MAX_LENGTH = 300
-"""Characters of a command that a person can still judge by looking at it."""
+"""The most characters of a command that a user can still judge by looking at it."""
 HABIT_RUNS, HABIT_SESSIONS = 3, 2
 """A command is a habit after this many runs, or after runs in this many sessions."""
 
 _CD = re.compile(r"cd (?P<quote>['\"]?)(?P<path>[^'\"&;|]+?)(?P=quote)\s*(?:&&|;)\s*(?P<rest>.+)", re.DOTALL)
 _OUTPUT = re.compile(r"\s*(?:2>&1|\|\s*(?:tail|head|cat|tee)\b[^|&;]*|>\s*/dev/null)\s*\Z")
-"""A suffix that only shortens the output; after a pipe the recorded status is that of the last program."""
+"""The pattern of a suffix that only shortens the output; with a pipe, the exit status is that of the last program."""
 _ASSIGNMENT = re.compile(r"\A(?:\w+=\S*\s+)+")
 _WORD = re.compile(r"[\w./+-]+")
 _KEPT_OR_SPACES = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\]+|(?P<spaces>[ \t]+)""")
-"""A quoted string, an escaped character or a word, which are kept as they are; or the spaces between them."""
+"""The pattern of a quoted string, an escaped character or a word, which are kept, or of the spaces between them."""
 _NESTED = re.compile(r"\$[('{]|`")
-"""Beginnings of nested quoting, whose end only a shell can tell."""
+"""Texts that begin nested quoting, whose end only a shell can find."""
 
 
 def _split_names(*lines: str) -> frozenset[str]:
@@ -45,7 +45,7 @@ NON_CHECKS = _split_names(
     "install add remove uninstall update upgrade publish deploy push login init new create start serve dev run-server",
     "watch clean fmt format apply destroy get tidy download",
 )
-"""Subcommands of these programs that check nothing."""
+"""Subcommands of the ``CHECKERS`` that check nothing."""
 RUNNERS = _split_names("uv uvx poetry pipenv hatch pdm npx bunx bundle python python3 php node sh bash time env")
 """Programs that run another program, whose name follows."""
 NEVER_CHECKS = _split_names(
@@ -58,15 +58,15 @@ NEVER_CHECKS = _split_names(
 
 
 class RecurringCommand(Struct, frozen=True, kw_only=True):
-    """A command and how its runs ended."""
+    """A command, with the number of its runs by result."""
 
     line: str
     passed: int = 0
     failed: int = 0
     unknown: int = 0
-    """Runs whose exit status was not recorded."""
+    """The number of runs whose exit status was not recorded."""
     sessions: int = 0
-    """Different sessions in which it was run."""
+    """The number of different sessions in which the command was run."""
     last: str = ""
     """The date of the last run."""
 
@@ -77,12 +77,12 @@ class RecurringCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def runs(self) -> int:
-        """How often it was run."""
+        """The number of runs of the command."""
         return self.passed + self.failed + self.unknown
 
     @property
     def has_both_results(self) -> bool:
-        """Whether it was seen both to fail and to pass."""
+        """Whether the command failed at least once and passed at least once."""
         return bool(self.passed and self.failed)
 
 
@@ -92,7 +92,7 @@ def command_id(line: str) -> str:
 
 
 def collapse_spaces(line: str) -> str:
-    """Replace runs of spaces between words by one; a command that only a shell could parse stays as it is."""
+    """Return a command with single spaces between its words; a command that only a shell can parse stays unchanged."""
     text = line.strip()
     if _NESTED.search(text):
         return text
@@ -107,10 +107,10 @@ def collapse_spaces(line: str) -> str:
 
 
 def normalise_command(line: str, project: str) -> tuple[str, bool]:
-    """Return a command as it is run at the top of the project, and whether its recorded exit status is really its own.
+    """Return a command in the form for the project's top folder, and whether its recorded exit status is its own.
 
-    A leading ``cd`` into the project, a suffix that shortens the output and extra spaces are removed. "" for anything
-    but a single short line.
+    A leading ``cd`` into the project, a suffix that shortens the output and extra spaces are removed. The command is ""
+    for anything but a single short line.
     """
     text = collapse_spaces(line)
     trimmed = False
@@ -128,7 +128,7 @@ def normalise_command(line: str, project: str) -> tuple[str, bool]:
 
 
 def find_command_problem(line: str) -> str:
-    """Explain why a command that a person entered cannot be run as it is, and what to write instead; "" when it can."""
+    """Return why a command that a user entered cannot be run, and what to write instead, or "" when it can be run."""
     text = collapse_spaces(line)
     if "\n" in text:
         return "write the command on one line"
@@ -149,7 +149,7 @@ def find_command_problem(line: str) -> str:
 
 
 def is_check(line: str) -> bool:
-    """Tell whether a command, as ``normalise_command`` returns it, looks like one that checks something."""
+    """Return whether a command, as ``normalise_command`` returns it, looks like one that checks something."""
     last = re.split(r"&&|;", line)[-1]
     words = _WORD.findall(_ASSIGNMENT.sub("", last.strip()))
     names = [word.rpartition("/")[2] for word in words]
@@ -181,7 +181,7 @@ def find_recurring_commands(sessions: Iterable[Session], project: str) -> tuple[
 
 
 def find_checks(commands: Sequence[Command], project: str) -> tuple[str, ...]:
-    """Return those of the commands that check something, without repetition, the last ones first."""
+    """Return the commands that check something, without repetition, the last ones first."""
     lines = [normalise_command(command.line, project)[0] for command in reversed(commands)]
     return tuple(dict.fromkeys(line for line in lines if line and not _only_looks(line)))
 

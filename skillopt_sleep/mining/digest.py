@@ -27,10 +27,10 @@ RECENT = 20
 """Number of older steps before the cut that are shown in full, if there is room."""
 
 ANSWERS = 4
-"""Number of the latest answers that get room before steps of earlier turns do."""
+"""Number of the latest answers that get room in a digest before steps of earlier turns."""
 
 LATEST = 3
-"""Number of the latest steps that get room before anything else but the request and the last instruction."""
+"""Number of the latest steps that get room in a digest right after the request and the last instruction."""
 
 MARKS = 400
 """Characters reserved for headings and for notes about what is left out."""
@@ -47,7 +47,7 @@ PROMPTS, EDITS = 0.4, 0.2
 STILL_RUNNING = "(still running)"
 
 LINE, PART, WHOLE = 1, 2, 3
-"""The forms in which a part can be shown; 0 leaves it out."""
+"""The forms in which a piece of a digest can be shown: one line, a part, the whole; 0 leaves the piece out."""
 
 AGENTS = {"claude": "Claude Code", "codex": "Codex"}
 
@@ -56,24 +56,24 @@ _PRINTS = re.compile(
     r"|sed\s+-n\s+['\"]?(?P<first>\d+),(?P<last>\d+)p['\"]?)\s+(?P<path>[\w@%+./~-]+)\s*(?P<piped>\|\s*(?:cat|head|sed)\b[^|;&]*)?"
 )
 _STARTED = re.compile(r"\bID:? ([\w-]+)")
-"""The name that a command is given when it goes on in the background."""
+"""The pattern of the name that a command gets when it continues in the background."""
 _POLLED = re.compile(r'"(?:session|bash|shell|task|cell)_id"\s*:\s*"?([\w-]+)')
 _RUNNING = re.compile(r"^(?:(?:Process|Script) running with (?:session|cell) ID|<status>running<)", re.MULTILINE)
 
 
 class CutNotFound(LookupError):
-    """The conversation no longer holds the turn or the step of a moment."""
+    """Raised when the conversation no longer contains the turn or the step of a moment."""
 
 
 @dataclass(slots=True)
 class _Piece:
-    """One part of the digest, with the shorter and longer forms it can be shown in."""
+    """One part of the digest, with the shorter and longer forms in which it can be shown."""
 
     place: int
     is_prompt: bool
     is_edit: bool
     forms: tuple[str, str, str, str]
-    """What is shown of it: "", a line, a part (of an edit the added lines), the whole."""
+    """The texts of the piece by form: "", a line, a part (of an edit the added lines), the whole."""
     level: int = 0
 
     @property
@@ -82,7 +82,7 @@ class _Piece:
 
 
 def find_cut(places: Sequence[Place], moment: Moment) -> tuple[int, int]:
-    """Return the index of a moment's turn and the number of the step before which it is cut; 0 if it names no step.
+    """Return the index of a moment's turn and the number of the step before which it is cut, or 0 without a step.
 
     Raises ``CutNotFound``.
     """
@@ -129,7 +129,7 @@ def _describe_agent(conversation: Conversation) -> str:
 
 
 def _attach_polls(places: Sequence[Place], last: int, cut: int) -> list[list[Step]]:
-    """Return the steps of each prompt up to the cut, with what polls before the cut returned as output of the call."""
+    """Return the steps of each prompt up to the cut, with the results of later polls added to the polled call."""
     started: dict[str, tuple[list[Step], int]] = {}
     shown: list[list[Step]] = []
     for place in places[: last + 1]:
@@ -148,7 +148,7 @@ def _attach_polls(places: Sequence[Place], last: int, cut: int) -> list[list[Ste
 
 
 def _attach_output(call: Step, before: str, later: Step) -> Step:
-    """Return a call whose output is what it printed before and what it, or a later poll of it, has returned."""
+    """Return a call whose output also contains what the call, or a later poll of it, has returned."""
     is_running = _RUNNING.search(later.result) is not None
     if later is call and not is_running:
         return call
@@ -273,7 +273,7 @@ class _Layout:
 
 
 def _find_answer(place: Place) -> int | None:
-    """Return the number of the turn's last step in which the agent spoke; None when it said nothing."""
+    """Return the number of the turn's last step in which the agent spoke, or None when the agent said nothing."""
     said = [number for number, action in enumerate(place.actions) if action.kind is ActionKind.SAID]
     return said[-1] if said else None
 
@@ -343,13 +343,13 @@ def list_parts(path: str, done: Iterable[tuple[Step, Action]]) -> list[FilePart]
 
 
 def is_same_file(one: str, other: str) -> bool:
-    """Whether two paths may name one file: equal, or one is the end of the other."""
+    """Return whether two paths may name one file: they are equal, or one is the end of the other."""
     one, other = one.removeprefix("./"), other.removeprefix("./")
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
 def _read_target(step: Step, action: Action) -> tuple[str, bool]:
-    """Return the file that a step printed, and whether it printed all of it; "" for other steps."""
+    """Return the file that a step printed, or "", and whether the step printed all of the file."""
     is_whole = "characters left out ...]" not in step.result
     if action.path:
         return action.path, is_whole and '"offset"' not in step.text and '"limit"' not in step.text

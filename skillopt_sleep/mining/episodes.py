@@ -1,7 +1,7 @@
-"""Splits sessions into episodes: a request, and everything the person said until the work was accepted.
+"""Splits sessions into episodes: a request, and everything the user said until the work was accepted.
 
-A session is split where the person turns to something new. Everything before belongs together: the request, each
-wrong answer with the words that corrected it, and the answer that was accepted in the end.
+A session is split where the user turns to something new. An episode contains the request, each wrong answer with the
+words that corrected it, and the answer that was accepted in the end.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ MAX_PROMPT = 20_000
 """Maximum characters of a prompt that is replayed; a longer paste costs more than it teaches."""
 
 CONTINUING = 4
-"""Maximum words of a prompt without a subject ("continue", "fix it") that belongs to the work before it."""
+"""Maximum words of a prompt without a subject ("continue", "fix it") that continues the work before it."""
 
 AGREEING = 3
-"""Minimum content words by which an approval also asks for something new."""
+"""Minimum content words of an approval that also asks for something new."""
 
 _SENTENCE = re.compile(r"[.?!]+(?=\s|$)|\n")
 _WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
 _NUMBER = re.compile(r"(?<![\w#./-])\d(?![\w.])")
-"""A number that refers to an item of an earlier list."""
+"""The pattern of a number that refers to an item of an earlier list."""
 
 
 class Episode(Struct, frozen=True, kw_only=True):
-    """One request and what became of it; answers are "" where there was none."""
+    """One request with the turns and answers that followed; an answer is "" when there was none."""
 
     request: Turn
     later: tuple[Turn, ...] = ()
     """The other turns of the episode: corrections, approvals that ask nothing new, "go on" and the like."""
     previous: str = ""
-    """The answer on the person's screen when they made the request."""
+    """The answer that the user saw when making the request."""
     rejected: str = ""
     """The first answer that was corrected."""
     accepted: str = ""
-    """The last answer, which was not corrected any more."""
+    """The last answer, which no further prompt corrected."""
     approved: bool = False
 
     @property
@@ -78,7 +78,7 @@ class Episode(Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> Outcome:
-        """How the work ended: success if approved at once, mixed if accepted after corrections, fail if never."""
+        """The result of the work: success if approved at once, mixed if accepted after corrections, else fail."""
         if not self.corrections:
             return Outcome.SUCCESS if self.approved else Outcome.UNKNOWN
         return Outcome.MIXED if self.approved or self.accepted else Outcome.FAIL
@@ -131,7 +131,7 @@ _POLITE = re.compile(
 )
 """Greetings and courtesies at the beginning of a request."""
 _EARLY = frozenset("it this these those them they es das dies cela esto eso".split())  # noqa: SIM905
-"""Pronouns that refer to something outside a request when they come early: nothing has been named yet."""
+"""Pronouns that, early in a request, refer to something outside the request, because nothing has been named yet."""
 _COMPOUND = frozenset("message messages title description note notes heading subject name text wording".split())  # noqa: SIM905
 """Nouns that turn the verb of work before them into part of a name: "commit message"."""
 _ON_WORK = frozenset(
@@ -148,11 +148,11 @@ _ON_WORK = frozenset(
 )
 """First words of requests that concern an existing state of work."""
 _SHORT = 4
-"""Minimum words of a request that can be complete in itself."""
+"""Minimum words of a request that can be complete without its context."""
 _BRIEF = 12
-"""Minimum words of a request about a pull request that can say what is in it."""
+"""Minimum words of a request about a pull request that can describe the content of the pull request."""
 _FIRST = 600
-"""Characters at the beginning of a request that are searched for such references and for content words."""
+"""Characters at the beginning of a request in which references to its context and content words are searched."""
 
 
 def explain_pointing(request: str) -> str:
@@ -178,7 +178,7 @@ def explain_pointing(request: str) -> str:
 
 
 def find_obstacle(episode: Episode) -> str:
-    """Explain why an episode cannot be replayed or judged on its own; "" when it can."""
+    """Return why an episode cannot be replayed or judged on its own, or "" when it can."""
     typed = strip_pasted(episode.request.prompt)
     if len(_WORD.findall(typed)) < 2:  # noqa: PLR2004  a single word is a name or a "yes"
         return "only pasted text" if len(episode.request.prompt) > len(typed) else "a single word"
@@ -195,7 +195,7 @@ def find_obstacle(episode: Episode) -> str:
 
 
 def _is_reply(episode: Episode, typed: str) -> bool:
-    """Tell whether a request within a session asks for nothing by itself, or comes after pasted text without a verb."""
+    """Return whether a request within a session asks for nothing by itself, or follows pasted text without a verb."""
     asks = read_asks(episode.request, episode.previous)
     is_below_paste = not episode.request.prompt.lstrip().startswith(typed.lstrip()[:20])
     return bool(episode.previous) and not (any(ask.verb for ask in asks) if is_below_paste else asks)
@@ -210,7 +210,7 @@ def _count_needed_words(episode: Episode) -> int:
 
 @dataclass(slots=True)
 class _Draft:
-    """An episode that more turns may still join."""
+    """An unfinished episode, to which more turns may be added."""
 
     request: Turn
     previous: str
@@ -220,7 +220,7 @@ class _Draft:
     later: list[Turn] = field(default_factory=list)
 
     def add(self, turn: Turn) -> None:
-        """Add another turn of the same work."""
+        """Add another turn of the same work to the episode."""
         self.later.append(turn)
         match turn.feedback:
             case Feedback.CORRECTION:
@@ -244,7 +244,7 @@ class _Draft:
 
 
 def _continues(turn: Turn) -> bool:
-    """Whether a turn belongs to the work before it: a correction, or an approval or "go on" that asks nothing new."""
+    """Return whether a turn continues the work before it: a correction, or an approval or "go on" without a request."""
     if turn.kind.weak or turn.feedback is Feedback.CORRECTION:
         return True
     typed = strip_pasted(turn.prompt)
@@ -264,7 +264,7 @@ def _find_content_words(words: str) -> frozenset[str]:
 
 
 def _is_question(words: str) -> bool:
-    """Tell whether the first sentence asks for an answer; a polite request for work is not a question."""
+    """Return whether the first sentence asks for an answer; a polite request for work is not a question."""
     folded = words.casefold()
     if next(iter(_WORD.findall(folded)), "") in QUESTIONS:
         return True

@@ -34,7 +34,7 @@ from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.prompts import render
 
 WINDOW = 7
-"""Number of prompts that a correction is traced back."""
+"""Number of earlier prompts in which the step behind a correction is searched."""
 
 TYPED, PASTED = 1.0, 0.3
 """Weights of a word that the person typed, and of one in pasted output."""
@@ -46,7 +46,7 @@ PREPARING = 4
 """Maximum number of commands between an announcement and the step it announces."""
 
 SAID_SO = 0.8
-"""As ``NEAR_BEST``, but for an earlier step of words alone."""
+"""Minimum share of the best step's score for an earlier step of words alone to be the commitment."""
 
 NEAR_COVER = 0.7
 """Minimum share of the best cover (of the correction's words) that an earlier step must also reach."""
@@ -65,7 +65,7 @@ SATURATION, LENGTH = 1.2, 0.3
 long by nature."""
 
 MANY_TERMS = 20
-"""Number of terms above which a step need cover a smaller share of a correction."""
+"""Number of terms of a correction above which a step needs to cover only a smaller share of them."""
 
 MAX_TERMS = 60
 """Maximum terms of a correction that are compared."""
@@ -78,7 +78,7 @@ class Fault(Struct, frozen=True, kw_only=True):
     step: int
     """Number of the step before which the session is cut: before the words that announce the fault."""
     offence: int
-    """Number of the call, or of the words, that commit to what was rejected."""
+    """Number of the step (a call or words) that committed to what the user rejected."""
     basis: Basis
 
 
@@ -89,7 +89,7 @@ def locate_call(place: Place, number: int) -> Fault:
 
 
 def find_batch(place: Place, number: int) -> int:
-    """Return the number of the first of the calls refused together with this one: the agent made them at once."""
+    """Return the number of the first of the calls that were made and refused together with this call."""
     while number and place.steps[number - 1].outcome is StepOutcome.REFUSED:
         number -= 1
     return number
@@ -98,7 +98,7 @@ def find_batch(place: Place, number: int) -> int:
 def find_fault(places: Sequence[Place], last: int, words: str, typed: str) -> Fault | None:
     """Return the step that a correction is about: in the turn ``last``, or in an earlier one that matches far better.
 
-    ``words`` is the whole prompt and ``typed`` the part the person wrote. None when the agent has done nothing.
+    ``words`` is the whole prompt and ``typed`` the part the user wrote. Return None when the agent has done nothing.
     """
     window = [place for place in places[max(0, last - WINDOW + 1) : last + 1] if place.steps]
     if not window:
@@ -127,7 +127,7 @@ class _Correction(Struct, frozen=True, kw_only=True):
 
     @property
     def telling(self) -> float:
-        """Minimum share of its weight that a step must cover to be identified by words; less in a long correction."""
+        """Minimum share of the correction's weight that a step must cover to match; smaller in a long correction."""
         return TELLING * min(1.0, MANY_TERMS / max(len(self.weights), 1))
 
     @property
@@ -139,7 +139,7 @@ class _Correction(Struct, frozen=True, kw_only=True):
 
 
 class _Match(Struct, frozen=True, kw_only=True):
-    """How well a step matches a correction."""
+    """The similarity of a step to a correction."""
 
     score: float
     """BM25 score of the step."""
@@ -195,7 +195,7 @@ def _find_announcement(place: Place, first: int, terms: frozenset[str]) -> int:
 
 
 def walk_back(place: Place, number: int) -> int:
-    """Return the number of the first of the words directly before a step, which say what it is going to do."""
+    """Return the number of the first step of the words directly before a step, which announce the step."""
     while number and place.actions[number - 1].kind is ActionKind.SAID and not place.steps[number - 1].tool:
         number -= 1
     return number
@@ -217,12 +217,12 @@ def _list_commitments(place: Place) -> list[int]:
 
 
 def _announces(place: Place, number: int) -> bool:
-    """Whether words only announce the call right after them, which then is the commitment, if either is."""
+    """Return whether words only announce the call right after them; then only the call can be the commitment."""
     return number + 1 < len(place.steps) and place.actions[number + 1].kind is not ActionKind.SAID
 
 
 def _weigh(words: str, typed: str) -> dict[str, float]:
-    """Return the terms of a correction with their weights; single letters are left-overs of "I'm" and lists."""
+    """Return the terms of a correction with their weights, without single letters, which come from "I'm" and lists."""
     mine = _list_terms(typed)
     weights = {term: PASTED * weight for term, weight in _list_terms(words).items()}
     return weights | {term: TYPED * weight for term, weight in mine.items()}
@@ -234,7 +234,7 @@ def _list_terms(text: str) -> dict[str, float]:
 
 
 def _match(window: Sequence[Place], weights: Mapping[str, float]) -> dict[tuple[int, int], _Match]:
-    """Return how well each step matches, by the index of its turn and its number in it."""
+    """Return the match of each step with a correction, by the index of the step's turn and its number in the turn."""
     documents = {
         (place.index, number): place.list_terms(number) for place in window for number in range(len(place.steps))
     }
@@ -280,16 +280,16 @@ class _Shown(Struct, frozen=True, kw_only=True):
 def locate_steps(
     moments: Sequence[Moment], session: Session, conversation: Conversation, ask: Ask, parallel: Parallel
 ) -> tuple[Moment, ...]:
-    """Return the moments of one session in order, with the steps that a model names where rules could only propose one.
+    """Return the moments of one session in order, with the steps that a model names where rules could only guess.
 
-    A moment whose call was lost, or whose reply cannot be used, keeps its guess. Raises ``FatalBackend`` and
+    A moment keeps its guess when its call failed or the reply cannot be used. Raises ``FatalBackend`` and
     ``BudgetSpent``.
     """
     return tuple(parallel(functools.partial(_locate, places=read_talk(session, conversation), ask=ask), moments))
 
 
 def needs_model(moment: Moment) -> bool:
-    """Whether rules could only guess the step of a moment, so that a model is asked."""
+    """Return whether rules could only guess the step of a moment, so that a model is asked."""
     return moment.basis in (Basis.GUESS, Basis.WORDS) and not moment.void and moment.kind is not MomentKind.APPROVED
 
 
@@ -334,7 +334,7 @@ def _build_prompt(places: Sequence[Place], moment: Moment) -> _Shown:
 
 
 def _find_words(places: Sequence[Place], moment: Moment) -> int:
-    """Return the index of the prompt that corrects. Raises ``CutNotFound`` when the session no longer holds it."""
+    """Return the index of the correcting prompt. Raises ``CutNotFound`` when the session has lost the prompt."""
     place, _ = find_cut(places, moment)
     for other in places[place + 1 :]:
         if other.prompt == moment.words[0]:

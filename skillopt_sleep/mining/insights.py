@@ -1,7 +1,7 @@
-"""Finds, without a model, what a person asks for again and again and what they keep correcting.
+"""Finds, without a model, what a user requests and corrects again and again.
 
-A new user sees this first, so it counts only what can be pointed at: every finding is given in the person's own words,
-with the sessions in which they were said.
+A new user sees these findings first, so each is given in the user's own words, with the sessions in which they were
+typed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skillopt_sleep.model.task import GROUPS_FOR_VERDICT, TaskRecord
 from skillopt_sleep.model.text import CONTINUE, STOPWORDS, excerpt
 
 MAX_QUOTE = 240
-"""Characters kept of a person's words."""
+"""Maximum characters kept of a user's words."""
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -33,25 +33,25 @@ class Sighting(Struct, frozen=True, kw_only=True):
     session_id: str
     cwd: str
     day: str
-    """ISO date of that occasion, "" when unknown."""
+    """The ISO date of the occasion; "" when unknown."""
     words: str
 
 
 class Correction(Struct, frozen=True, kw_only=True):
-    """What was said about a wrong answer, and what had been asked."""
+    """The user's words about a wrong answer, and the request behind the answer."""
 
     said: Sighting
     asked: str
-    """The person's last request before it; "" when the session begins with the correction."""
+    """The user's last request before the correction; "" when the session begins with the correction."""
     cause: str = ""
-    """What the words of the correction do, as in "asks to undo it"; "" when unknown."""
+    """The effect of the correction's words, as in "asks to undo it"; "" when unknown."""
 
 
 class Recurring(Struct, frozen=True, kw_only=True):
     """A request or correction that was made in several sessions."""
 
     sightings: tuple[Sighting, ...]
-    """The occasions, latest first, each in the words of that time."""
+    """The occasions, latest first, each with the words typed on that occasion."""
     sessions: int
     """The number of different sessions."""
     corrections: tuple[Correction, ...] = ()
@@ -59,7 +59,7 @@ class Recurring(Struct, frozen=True, kw_only=True):
 
 
 class Insights(Struct, frozen=True, kw_only=True):
-    """What the sessions show."""
+    """The findings from a user's sessions, with counts."""
 
     sessions: int = 0
     projects: int = 0
@@ -68,11 +68,11 @@ class Insights(Struct, frozen=True, kw_only=True):
     first_day: str = ""
     last_day: str = ""
     active_days: int = 0
-    """Days with a prompt."""
+    """The number of days with a prompt."""
     asked: tuple[Recurring, ...] = ()
-    """Requests that recur over sessions, the most frequent first."""
+    """Requests made in several sessions, the most frequent first."""
     corrected: tuple[Recurring, ...] = ()
-    """Corrections that recur over sessions, the most frequent first."""
+    """Corrections made in several sessions, the most frequent first."""
     corrections: tuple[Correction, ...] = ()
     """All corrections, the latest first."""
     tasks: int = 0
@@ -82,24 +82,24 @@ class Insights(Struct, frozen=True, kw_only=True):
     groups_missing: int = GROUPS_FOR_VERDICT
     """Number of different requests that a verdict still needs."""
     out_of_scope: int = 0
-    """Sessions of other projects, which are not counted above."""
+    """The number of sessions of other projects, which are not counted in the other fields."""
     unplaced: int = 0
-    """Sessions of deleted worktrees that may be of this project or of another; not counted above."""
+    """The number of sessions from deleted worktrees of unknown project, not counted in the other fields."""
     days_missing: int | None = None
-    """Days of such work until a verdict has enough requests; None without recorded times or tasks."""
+    """The days of similar work until a verdict has enough requests; None without recorded times or tasks."""
 
 
 class _Prompt(Struct, frozen=True, kw_only=True):
-    """A prompt of a person, with what came before it and how it was corrected."""
+    """A prompt of a user, with the request and answer before it and the correction after it."""
 
     session: Session
     turn: Turn
     answer: str
-    """The answer on the person's screen."""
+    """The answer that the user saw when typing the prompt."""
     asked: str
-    """The last request before it."""
+    """The user's last request before the prompt."""
     correction: Correction | None = None
-    """The next prompt, if it corrects the answer to this one."""
+    """The next prompt, if it corrects the answer to this prompt; else None."""
 
     @property
     def is_correction(self) -> bool:
@@ -112,7 +112,7 @@ class _Prompt(Struct, frozen=True, kw_only=True):
 def find_insights(
     sessions: Sequence[Session], tasks: Sequence[TaskRecord], *, groups_needed: int = GROUPS_FOR_VERDICT
 ) -> Insights:
-    """Count and group what was said; ``tasks`` are those mined from these sessions."""
+    """Return counts and groups of what the user typed; ``tasks`` are those mined from these sessions."""
     prompts = [prompt for session in _join_parts(sessions) for prompt in _read_prompts(session)]
     days = sorted({_read_day(prompt.turn.at) for prompt in prompts} - {""})
     corrections = _sort_latest_first(prompt.build_correction() for prompt in prompts if prompt.is_correction)
@@ -138,13 +138,13 @@ def find_insights(
 
 
 def find_recurring_requests(sessions: Sequence[Session]) -> tuple[Recurring, ...]:
-    """Return what was asked for in several of these sessions, the most frequent first."""
+    """Return the requests made in several of these sessions, the most frequent first."""
     prompts = [prompt for session in _join_parts(sessions) for prompt in _read_prompts(session)]
     return _find_recurring_requests([prompt for prompt in prompts if not prompt.is_correction])
 
 
 def _join_parts(sessions: Sequence[Session]) -> Iterator[Session]:
-    """Yield each session whole; the archive holds resumed and copied sessions in several parts."""
+    """Yield each session as a whole, because the archive stores resumed and copied sessions in several parts."""
     parts: dict[tuple[str, str], list[Session]] = {}
     for session in sessions:
         parts.setdefault(_name_session(session), []).append(session)
@@ -170,7 +170,7 @@ def _read_prompts(session: Session) -> Iterator[_Prompt]:
 
 
 def _find_recurring_requests(prompts: Sequence[_Prompt]) -> tuple[Recurring, ...]:
-    """Return what was asked for in several sessions; one finding for what was always asked for together."""
+    """Return the requests made in several sessions; requests always made together are one finding."""
     asked = [(ask, prompt) for prompt in prompts for ask in read_asks(prompt.turn, prompt.answer)]
     groups: dict[int, dict[int, _Prompt]] = {}
     for number, (_, prompt) in zip(group_asks([ask for ask, _ in asked]), asked, strict=True):
@@ -188,7 +188,7 @@ def _find_recurring_requests(prompts: Sequence[_Prompt]) -> tuple[Recurring, ...
 
 
 def _drop_parts(groups: Iterable[dict[int, _Prompt]]) -> Iterator[dict[int, _Prompt]]:
-    """Yield the groups that no larger one contains: requests that were always made together are one finding."""
+    """Yield the groups that no larger group contains, because requests always made together are one finding."""
     holders: dict[int, list[dict[int, _Prompt]]] = {}
     for group in sorted(groups, key=len, reverse=True):
         if not any(group.keys() <= other.keys() for other in holders.get(next(iter(group)), ())):
@@ -217,7 +217,7 @@ def _build_recurring(sightings: Sequence[Sighting], corrections: Sequence[Correc
 
 
 def _keep_recurring(found: Iterable[Recurring]) -> tuple[Recurring, ...]:
-    """Return what occurs in several sessions, the most frequent first; of equals, what was corrected most."""
+    """Return the groups seen in several sessions, the most frequent first; of equals, the most corrected first."""
     several = [item for item in found if item.sessions > 1]
     return tuple(sorted(several, key=lambda item: (-item.sessions, -len(item.corrections), -len(item.sightings))))
 
@@ -227,13 +227,13 @@ def _sort_latest_first(corrections: Iterable[Correction]) -> tuple[Correction, .
 
 
 def has_content(words: str) -> bool:
-    """Tell whether a prompt says more than "go on" or "yes, do that"."""
+    """Return whether a prompt says more than "go on" or "yes, do that"."""
     folded = words[:MAX_QUOTE].casefold().split()
     return len(folded) > 1 and any(word not in STOPWORDS and word not in CONTINUE for word in folded)
 
 
 def _read_day(at: str) -> str:
-    """Return the day of a recorded time; "" when it is not a time."""
+    """Return the day of a recorded time, or "" when the text is not a time."""
     return at[:10] if _DAY.match(at) else ""
 
 
@@ -248,5 +248,5 @@ def _build_sighting(session: Session, turn: Turn) -> Sighting:
 
 
 def quote(prompt: str) -> str:
-    """Return what a person typed in a prompt; pasted text only if there is nothing else."""
+    """Return the words that a user typed in a prompt, or its pasted text if nothing was typed."""
     return excerpt(strip_pasted(prompt) or prompt, MAX_QUOTE)

@@ -1,8 +1,8 @@
-"""Asks a model what prompts say about the answer before them, where rules found nothing; a few calls a night.
+"""Asks a model what feedback prompts give on the answer before them, where rules found none; a few calls a night.
 
-A model may invent, and it reads text that others wrote. So a label counts only with a quotation from the person's own
-words in that prompt, and with the answer it is about, shown before it. Labels are kept for ever, "neither" as well, so
-that no prompt is paid for twice.
+A model may invent, and it reads text that others wrote. So a label counts only with a quotation from the user's own
+words in that prompt, and only for the answer shown before the prompt. Labels are stored for good, including "neither",
+so that no prompt is paid for twice.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from skillopt_sleep.model.text import contains_words, excerpt
 from skillopt_sleep.prompts import render
 
 MOST_CALLS = 4
-"""Maximum calls a night, not counting the second try for an unreadable reply."""
+"""Maximum calls for labels in a night, not counting the second try after an unreadable reply."""
 
 BATCH = 16_000
-"""Characters of prompts and answers in one call, about 4,000 tokens."""
+"""Maximum characters of prompts and answers in one call, about 4,000 tokens."""
 
 SHOWN_PROMPT, SHOWN_ANSWER = 1_200, 800
-"""Maximum characters shown of a prompt, and of the end of an answer."""
+"""Maximum characters shown to the model of a prompt, and of the end of an answer."""
 
 TAGS = ("session", "person", "answer")
 
@@ -43,14 +43,14 @@ SCHEMA = describe_object(labels=describe_list(describe_object(prompt=TEXT, says=
 
 
 class OpenPrompt(Struct, frozen=True, kw_only=True):
-    """A prompt that rules found nothing in, and the answer it was typed after."""
+    """A prompt in which rules found no feedback, and the answer before the prompt."""
 
     source: str
     session_id: str
     turn: str
     prompt: str
     answered: str
-    """The turn with that answer."""
+    """The turn with the answer before the prompt."""
     answer: str
 
     @property
@@ -60,13 +60,13 @@ class OpenPrompt(Struct, frozen=True, kw_only=True):
 
 
 class Labelled(Struct, frozen=True, kw_only=True):
-    """What a model said about open prompts."""
+    """The labels that a model gave to open prompts."""
 
     labels: tuple[FeedbackLabel, ...] = ()
     refused: tuple[Refusal, ...] = ()
     """Labels that the session does not prove; their prompts count as neither."""
     lost: str = ""
-    """Why a call failed, "" when none did; its prompts stay open."""
+    """The reason why a call failed, "" when none did; the prompts of a failed call stay open."""
 
 
 class _Proposal(Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class _Reply(Struct, frozen=True, kw_only=True):
 
 
 def list_open(session: Session, labelled: Collection[str] = ()) -> Iterator[OpenPrompt]:
-    """Yield the prompts of a session that follow an answer and say nothing by the rules; not the ``labelled`` turns."""
+    """Yield the prompts that follow an answer and have no feedback by the rules, except the ``labelled`` turns."""
     answer = answered = ""
     for turn in session.turns:
         is_open = turn.feedback is Feedback.NEITHER and not turn.kind.weak and turn.id not in labelled
@@ -99,7 +99,7 @@ def list_open(session: Session, labelled: Collection[str] = ()) -> Iterator[Open
 
 
 def split_open(prompts: Sequence[OpenPrompt]) -> tuple[tuple[OpenPrompt, ...], ...]:
-    """Return the prompts in order, as many to a call as ``BATCH`` allows; what exceeds ``MOST_CALLS`` is left open."""
+    """Return the prompts in batches of at most ``BATCH`` characters; those beyond ``MOST_CALLS`` batches stay open."""
     batches: list[list[OpenPrompt]] = [[]]
     room = BATCH
     for prompt in prompts:
@@ -114,7 +114,7 @@ def split_open(prompts: Sequence[OpenPrompt]) -> tuple[tuple[OpenPrompt, ...], .
 def label_open(prompts: Sequence[OpenPrompt], ask: Ask, parallel: Parallel) -> Labelled:
     """Return the labels that a model gives and the sessions prove. Raises ``FatalBackend`` and ``BudgetSpent``.
 
-    After a lost call no other is begun: labels are not worth waiting for a backend that may be down.
+    After a failed call no further call begins: labels are not worth waiting for a backend that may be down.
     """
     lost = threading.Event()
 
@@ -135,7 +135,7 @@ def label_open(prompts: Sequence[OpenPrompt], ask: Ask, parallel: Parallel) -> L
 
 
 def list_label_notes(found: Labelled) -> list[str]:
-    """Return what the night's report says about the labels."""
+    """Return the notes about labels for the night's report."""
     counts = Counter(label.feedback for label in found.labels)
     notes = []
     if corrections := counts[Feedback.CORRECTION]:
@@ -191,7 +191,7 @@ def _label_batch(batch: Sequence[OpenPrompt], ask: Ask) -> Labelled:
 
 
 def _verify(raw: Json, names: Mapping[str, int], batch: Sequence[OpenPrompt]) -> FeedbackLabel:
-    """Return a proposed label, if the session proves it. Raises ``ValueError`` that says what is wrong."""
+    """Return a proposed label if the session proves it. Raises ``ValueError`` with the reason when it does not."""
     proposal = msgspec.convert(raw, _Proposal)  # its ValidationError is a ValueError
     if proposal.prompt not in names:
         raise ValueError(f"it names a prompt that was not shown: {proposal.prompt!r:.80}")

@@ -1,8 +1,7 @@
 """Mines tasks with a model: many sessions in one prompt, and every proposed task is checked against its session.
 
-A model may invent, and it reads text that others wrote. So everything a proposed task rests on must be quoted from
-the session: the request, the feedback, the evidence of the reference. A quote that is not there, apart from spaces and
-case, refuses the task.
+A model may invent, and it reads text that others wrote. So the request, the feedback and the evidence of the reference
+must be quoted from the session. A quote that does not occur there, apart from spaces and case, refuses the task.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ from skillopt_sleep.prompts import render
 FormT = TypeVar("FormT", bound=Struct)
 
 BATCH = 24_000
-"""Characters of sessions in one prompt, about 6,000 tokens: small enough to be read with care and in parallel."""
+"""Maximum characters of sessions in one prompt, about 6,000 tokens: few enough for careful and parallel reading."""
 
 TASKS_PER_SESSION = 3
-"""Maximum tasks of one session; with more, one long day would outweigh a month."""
+"""Maximum tasks of one session, so that one long day does not outweigh a month."""
 
 MAX_PROMPT_SHOWN, MAX_ANSWER_SHOWN = 3_000, 1_500
-"""Characters shown of a prompt, and of an answer."""
+"""Maximum characters shown to the model of a prompt, and of an answer."""
 
 TRIES = 2
 """Maximum number of times that a batch is sent before its reply counts as unreadable."""
@@ -86,13 +85,13 @@ SCHEMA = describe_object(tasks=describe_list(_TASK))
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """Sessions, or parts of long ones, that are shown in one prompt."""
+    """Sessions, or parts of long sessions, that are shown in one prompt."""
 
     sessions: tuple[Session, ...]
 
     @property
     def names(self) -> dict[str, Session]:
-        """The sessions, by their names in the prompt: s1, s2, ..."""
+        """The sessions by the names they have in the prompt: s1, s2, ..."""
         return {f"s{number}": session for number, session in enumerate(self.sessions, start=1)}
 
 
@@ -120,8 +119,8 @@ class _Proposal(Struct, frozen=True, kw_only=True):
 def mine_model(sessions: Sequence[Session], ask: Ask, parallel: Parallel, *, target_skill: str = "") -> Mined:
     """Return the tasks that a model finds in these sessions; with ``target_skill``, only tasks of that skill.
 
-    Sessions of a batch that transport lost, or whose reply stays unreadable, come back as ``unmined``. Raises
-    ``FatalBackend`` and ``BudgetSpent``.
+    Sessions whose call failed, or whose reply stays unreadable, come back as ``unmined``. Raises ``FatalBackend`` and
+    ``BudgetSpent``.
     """
     work = functools.partial(_mine_batch, ask=ask, target_skill=target_skill)
     mined = parallel(work, split_batches(sessions))
@@ -136,7 +135,7 @@ def mine_model(sessions: Sequence[Session], ask: Ask, parallel: Parallel, *, tar
 
 
 def split_batches(sessions: Sequence[Session]) -> tuple[Batch, ...]:
-    """Return the sessions in order, as many to a prompt as ``BATCH`` allows; a longer session is split."""
+    """Return the sessions in batches of at most ``BATCH`` characters, in order; a longer session is split."""
     batches: list[list[Session]] = [[]]
     room = BATCH
     for session in sessions:
@@ -212,9 +211,9 @@ def _mine_batch(batch: Batch, *, ask: Ask, target_skill: str) -> Mined:
 
 
 def ask_readable(prompt: Prompt, ask: Ask, form: type[FormT], *, phase: str, only: bool = False) -> FormT:
-    """Return the reply as ``form``; with ``only``, the one object of that shape in a reply that may quote others.
+    """Return the reply decoded as ``form``; with ``only``, the one object of that form in a reply with other text.
 
-    Raises ``BadReply`` after ``TRIES`` unreadable ones, and what ``ask`` raises.
+    Raises ``BadReply`` after ``TRIES`` unreadable replies, and what ``ask`` raises.
     """
     problem = ""
     for sample in range(TRIES):
@@ -234,7 +233,7 @@ def _check_wanted(task: TaskRecord, target_skill: str, found: Sequence[TaskRecor
 
 
 class _Evidence:
-    """What may be quoted from a session: the person's prompts and the agent's answers."""
+    """The texts that may be quoted from a session: the user's prompts and the agent's answers."""
 
     def __init__(self, session: Session) -> None:
         self._turns = tuple(turn for turn in session.turns if not turn.kind.weak)

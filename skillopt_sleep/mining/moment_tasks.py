@@ -1,10 +1,10 @@
 """Makes tasks of moments, and of the other places in the archive where a proven lesson applies.
 
-A check applies where its trigger occurs. A lesson that only the judge can tell applies where the person made the same
-request: repeated requests are places to try it, and so are turns they approved, as guards.
+A check applies where its trigger occurs. A lesson that only the judge can recognise applies where the user made the
+same request: repeated requests are places to try the lesson, and so are turns that the user approved, as guards.
 
-Such a place, a sibling, is chosen by where the check applies, never by what the agent did there: nobody complained, so
-a silent violation is no proof of harm, but what a rule changes there can be counted.
+Such a place, a sibling, is chosen by where the check applies, never by what the agent did there. Nobody complained, so
+a silent violation is no proof of harm, but the effect of a rule there can be counted.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from skillopt_sleep.model.text import excerpt, fold, sha256
 MAX_MOVE = 8_000
 """Maximum characters kept of a recorded behaviour: its first and its last acts."""
 MAX_ACT = 2_000
-"""Characters kept of one act."""
+"""Maximum characters kept of one act."""
 TELLING = 2
 """Minimum content words by which a request can be recognised in another session."""
 SIBLINGS = 12
-"""Maximum sibling places for one lesson: as many as the wins that prove a rule which rests on one request."""
+"""Maximum sibling places for one lesson: the number of wins that prove a rule based on one request."""
 
 OWN = frozenset({StepKind.TEXT, StepKind.CALL})
 """Kinds of steps that the agent itself makes."""
@@ -56,18 +56,18 @@ NOT_ACCEPTED = {
 
 
 class Talk(Struct, frozen=True, kw_only=True):
-    """A session with what the agent did in it, and its moments."""
+    """A session with the agent's steps and the moments in it."""
 
     session: Session
     conversation: Conversation
     moments: tuple[Moment, ...] = ()
     alone: frozenset[str] = frozenset()
-    """Requests of the session that are tasks of their own, shortened and folded."""
+    """Requests of the session that are tasks without a moment, shortened and case-folded."""
     max_tokens: int = MAX_TOKENS
     """Maximum tokens of the digest of each moment."""
 
     def stands_alone(self, request: str) -> bool:
-        """Whether a request of this session is a task of its own."""
+        """Return whether a request of this session is a task without a moment."""
         return fold(excerpt(request, MAX_QUOTE)) in self.alone
 
 
@@ -75,10 +75,10 @@ class Talk(Struct, frozen=True, kw_only=True):
 
 
 def build_moment_tasks(talk: Talk) -> tuple[TaskRecord, ...]:
-    """Return an unproven task for each moment of a session at which the person rejected something.
+    """Return an unproven task for each moment of a session at which the user rejected something.
 
     The reference says so when the final version was not accepted, or the moment may only teach. Corrections of a
-    request that is a task of its own are left out: they belong to that task.
+    request that is already a task without a moment are left out: they belong to that task.
     """
     places = read_talk(talk.session, talk.conversation)
     wanted = list_wanted(talk)
@@ -86,7 +86,7 @@ def build_moment_tasks(talk: Talk) -> tuple[TaskRecord, ...]:
 
 
 def list_wanted(talk: Talk) -> tuple[Moment, ...]:
-    """Return the moments of a session that should become tasks; each still needs a cut that is found."""
+    """Return the moments of a session that should become tasks, whether or not their cut can be found."""
     alone = {moment.group for moment in talk.moments if talk.stands_alone(moment.request)}
     return tuple(
         moment
@@ -131,18 +131,18 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
 
 
 def _name_cut(steps: Iterable[Step]) -> str:
-    """Return the id of the first step that the agent itself made; what it was given belongs to the request."""
+    """Return the id of the first step that the agent itself made; earlier steps belong to the request."""
     return next((step.id for step in steps if step.kind in OWN), "")
 
 
 def _is_at_request(place: Place, cut: int) -> bool:
-    """Whether nothing but files that the agent was shown lies between a typed prompt and the cut."""
+    """Return whether nothing but files shown to the agent lies between a typed prompt and the cut."""
     is_typed = bool(place.id) and place.is_prompt and place.kind is not PromptKind.REJECTION
     return is_typed and all(step.kind is StepKind.SHOWN for step in place.steps[:cut])
 
 
 def _name_command(steps: Iterable[Step]) -> str:
-    """Return the slash command that a person would type for the body that begins a turn without words."""
+    """Return the slash command that a user would type for the command body that begins a turn without words."""
     command = next((step.tool for step in steps if step.kind is StepKind.INSTRUCTION), "")
     return f"/{command}" if command else "Go on."
 
@@ -159,7 +159,7 @@ def _build_origin(session: Session, words: str, at: str) -> Origin:
 
 
 def _list_steps_that_stood(places: Sequence[Place], moment: Moment) -> Iterator[Step]:
-    """Yield the steps after the last correction, until the person typed again."""
+    """Yield the steps after the last correction, until the user typed again."""
     last = next((place.index for place in reversed(places) if place.prompt == moment.words[-1]), None)
     if last is None:
         return

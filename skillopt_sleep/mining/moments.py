@@ -1,7 +1,7 @@
-"""Finds the moments of a session: the places where the person stepped in, from which an agent can be run again.
+"""Finds the moments of a session: the places where the user stepped in, from which an agent can be run again.
 
-A refused call, an interrupt or a label makes a place a candidate; what the person says next decides. Only rules are
-used here: a model is asked only where rules cannot name the step (``locate_step``).
+A refused call, an interrupt or a label makes a place a candidate; the user's next words decide. Only rules are used
+here: a model is asked only where rules cannot name the step (``locate_step``).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from skillopt_sleep.model.session import Conversation, Feedback, PromptKind, Ses
 from skillopt_sleep.model.text import HOUSEKEEPING, sha256
 
 FEW = 3
-"""Minimum content words that give a correction a subject of its own, apart from that of the one before it."""
+"""Minimum content words of a correction that can have a subject different from that of the correction before it."""
 
 NEAR = 2
-"""Maximum prompts between an answer and a correction that overwrites its lines, for both to be in one chain."""
+"""Maximum prompts between an answer and a correction that overwrites the answer's lines, for one chain of both."""
 
 ACCEPTING = 3
 """Maximum content words of a prompt that asks to commit or push and for nothing else."""
@@ -44,25 +44,25 @@ ACCEPTING = 3
 
 @dataclass(slots=True, kw_only=True)
 class _Candidate:
-    """A place where the person may have stepped in."""
+    """A place where the user may have stepped in."""
 
     kind: MomentKind
     place: int
     """Index of the turn whose work was rejected."""
     fault: Fault | None = None
     said: int | None = None
-    """Index of the prompt that says what was wrong; None as long as none is known."""
+    """Index of the prompt that says what was wrong; None until such a prompt is found."""
     void: str = ""
     voided_by: int | None = None
-    """Index of the prompt that made the candidate void; it counts as no other correction either."""
+    """Index of the prompt that made the candidate void; this prompt counts as no other correction either."""
     chain: list[_Candidate] = field(default_factory=list)
-    """The corrections of the chain that it belongs to, itself included, in order."""
+    """The corrections of the chain that the candidate belongs to, including the candidate, in order."""
 
 
 def find_moments(session: Session, conversation: Conversation) -> tuple[Moment, ...]:
-    """Return every place where the person stepped in, in order; ``void`` says why a place is no moment after all.
+    """Return every place where the user stepped in, in order; ``void`` says why a place is no moment after all.
 
-    The labels are those of the session's turns, the steps those of the conversation. Depends on both alone.
+    The result depends only on the labels of the session's turns and on the steps of the conversation.
     """
     places = read_talk(session, conversation)
     stepped_in = [*_find_stops(places), *_find_corrections(places)]
@@ -86,7 +86,7 @@ def find_moments(session: Session, conversation: Conversation) -> tuple[Moment, 
 
 
 def _find_stops(places: Sequence[Place]) -> Iterator[_Candidate]:
-    """Yield a candidate for each refused call and each interrupt, decided by what the person said next."""
+    """Yield a candidate for each refused call and each interrupt, decided by the user's next words."""
     for place in places:
         refused = [
             number
@@ -114,7 +114,7 @@ def _find_stops(places: Sequence[Place]) -> Iterator[_Candidate]:
 
 
 def _locate_interrupt(place: Place, said: Place, stopped: Sequence[int]) -> Fault | None:
-    """Return the fault at an interrupt: the step that the person's words match, else the call that ran."""
+    """Return the fault at an interrupt: the step that matches the user's words, else the call that was running."""
     fault = find_fault([place], 0, said.prompt, said.typed)
     if fault is None or fault.basis is not Basis.WORDS:
         return locate_call(place, stopped[-1] if stopped else len(place.steps) - 1) if place.steps else None
@@ -148,7 +148,7 @@ def _decide(places: Sequence[Place], candidate: _Candidate) -> None:
 
 
 def _find_reason_against(place: Place, later: Place, before: Sequence[Place]) -> str:
-    """Return why the prompt after a refusal or an interrupt rules out a moment, "" when it does not."""
+    """Return why the prompt after a refusal or an interrupt rules out a moment, or "" when it does not."""
     if is_leaving(later):
         return "the person left"
     if is_slip(later):
@@ -186,7 +186,7 @@ def _find_approvals(places: Sequence[Place], corrections: Sequence[_Candidate]) 
 
 
 def _link_chains(places: Sequence[Place], corrections: Sequence[_Candidate]) -> None:
-    """Put the corrections on one subject into one chain: each rejects what the agent did about the one before it."""
+    """Join the corrections on one subject into a chain, where each rejects the response to the one before it."""
     chain: list[_Candidate] = []
     for candidate in corrections:
         if not (chain and _is_next_link(places, chain[-1], candidate)):
@@ -259,7 +259,7 @@ def _fill(
     behaviour: str,
     rejected: Mapping[int | None, int],
 ) -> Moment:
-    """Return the moment with what was rejected, what stood and was accepted, and why it may only teach."""
+    """Return the moment with the rejected, the final and the accepted behaviour, and why it may only teach."""
     if candidate.kind is MomentKind.APPROVED:
         return replace(moment, stood=behaviour, acceptance=Acceptance.CONFIRMED)
     last = candidate.chain[-1].said
@@ -281,7 +281,7 @@ def _fill(
 
 
 def _list_answer(places: Sequence[Place], said: int) -> list[Place]:
-    """Return the turns that answer a correction: its own, and those after it that only let the agent go on."""
+    """Return the turns that answer a correction: its own turn, and later ones that only let the agent go on."""
     answer = [places[said]]
     for place in places[said + 1 : said + 1 + WINDOW]:
         if place.is_prompt and (
@@ -295,7 +295,7 @@ def _list_answer(places: Sequence[Place], said: int) -> list[Place]:
 def _read_acceptance(
     places: Sequence[Place], answer: Sequence[Place], rejected: Mapping[int | None, int]
 ) -> Acceptance:
-    """Return how the person received the last version, as their later words tell."""
+    """Return how the user received the last version, according to later prompts."""
     last = answer[-1]
     if last.steps and last.steps[-1].outcome is StepOutcome.REFUSED:
         return Acceptance.REJECTED

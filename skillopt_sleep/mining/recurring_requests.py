@@ -1,6 +1,6 @@
-"""Finds requests that a person makes in several sessions, by what they ask to have done.
+"""Finds requests that a user makes in several sessions, by verb and objects.
 
-"Commit and open a PR" asks for two things. Two requests are one when they have the same verb and mostly the same
+"Commit and open a PR" contains two requests. Two requests are the same when they have the same verb and mostly the same
 objects; similar words alone are not enough, or resolving the conflicts of a PR and opening one would be the same.
 Replies to the agent ("yes, do that", "option 2") are no requests.
 """
@@ -22,22 +22,22 @@ from skillopt_sleep.model.session import Turn
 from skillopt_sleep.model.text import CONTINUE, POINTING, STOPWORDS, WORK
 
 READ = 500
-"""Characters of a prompt that are read."""
+"""Maximum characters of a prompt that are read."""
 
 SAME_OBJECTS = 0.5
 """Minimum share of all their objects that two requests with one verb must have in common to be the same."""
 
 NEEDED_SHARE = {"?": 0.75, "": 0.75}
-"""As ``SAME_OBJECTS``, for questions ("?") and for requests without a known verb."""
+"""Minimum share as in ``SAME_OBJECTS``, for two questions ("?") or two requests without a known verb."""
 
 NEEDED = {"?": 2, "": 3}
 """Minimum objects of a question ("?"), and of a request without a known verb."""
 
 LEADING = 6
-"""Maximum words before the verb, as in "we need to", none of which may carry meaning."""
+"""Maximum words before the verb, as in "we need to", which are ignored only if none has content."""
 
 OBJECTS = 8
-"""Maximum objects of a request that count: the first ones."""
+"""Maximum objects of a request that are compared: the first ones."""
 
 VERBS = frozenset(WORK.split()) | frozenset(
     """
@@ -51,7 +51,7 @@ COMPLETE = frozenset("commit push merge rebase deploy release publish test lint 
 """Verbs that ask for something even without an object."""
 
 OPENING, OPENED = frozenset({"open", "create", "make", "raise", "submit", "file"}), frozenset({"pr", "issu", "ticket"})
-"""Verbs that all mean "open" when their object is one of these terms."""
+"""Verbs that all mean "open" (``OPENING``) when their object is one of the terms in ``OPENED``."""
 
 UNSPECIFIC = frozenset(
     """
@@ -72,16 +72,16 @@ _CHOICE = re.compile(r"\s*(?:option|variant|plan|choice)?\s*[(\[]?(?:\d{1,2}|[a-
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """One thing that a prompt asks to have done."""
+    """One request in a prompt."""
 
     verb: str
     """The verb, or the first of its synonyms; "?" for a question, "" where no verb is known."""
     objects: frozenset[str]
-    """Terms for what the verb acts on."""
+    """Terms for the objects that the verb acts on."""
 
 
 def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
-    """Return what a prompt asks for, without repetition; ``answer`` is the agent's answer before the prompt."""
+    """Return the requests in a prompt, without repetition; ``answer`` is the agent's answer before the prompt."""
     words = _LINK.sub(_name_link, strip_pasted(turn.prompt)[:READ])
     sentences = () if _CHOICE.match(words) else tuple(split_sentences(words))
     if not sentences or any(sentences[0].begins_with(get_table(table)) for table in ("goes_on", "leaves")):
@@ -102,9 +102,9 @@ def group_asks(asks: Sequence[Ask]) -> tuple[int, ...]:
 
 
 def _find_cores(counted: Counter[frozenset[str]], share: float) -> dict[frozenset[str], frozenset[str]]:
-    """Map each set of objects to its core: the most frequent set that counts as the same.
+    """Return for each set of objects its core: the most frequent set that counts as the same.
 
-    Two sets of which a share is common have a term in common among their rarest (prefix filtering), so only the sets
+    Two sets with a minimum share in common have a common term among their rarest (prefix filtering), so only the sets
     with such a term are compared.
     """
     frequency = Counter(term for objects in counted for term in objects)
@@ -149,7 +149,7 @@ def _read_sentence(sentence: Sentence) -> Iterator[Ask]:
 
 
 def _find_verb(words: Sequence[str]) -> int | None:
-    """Return where the verb of a request stands: at its beginning, after words without meaning; None for none."""
+    """Return the position of a request's verb, which only words without content may precede, or None without a verb."""
     for number, word in enumerate(words[: LEADING + 1]):
         if word in VERBS:
             return number
@@ -159,7 +159,7 @@ def _find_verb(words: Sequence[str]) -> int | None:
 
 
 def _find_objects(words: Sequence[str], *, verbs: bool = False) -> frozenset[str]:
-    """Return the first terms that say what is meant; with ``verbs`` those of everyday work too."""
+    """Return the first terms with content in a request; with ``verbs`` including verbs of everyday work."""
     found = dict.fromkeys(term for word in words for term, is_heavy in _read_word(word) if is_heavy or verbs)
     return frozenset(itertools.islice(found, OBJECTS))
 

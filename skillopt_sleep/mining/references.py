@@ -1,9 +1,9 @@
-"""Proves references of moments, once: what cannot tell the rejected behaviour from the one that stood never votes.
+"""Proves references of moments, once: one that cannot tell the rejected behaviour from the final one never votes.
 
 A program's check is preferred: a model proposes it from the lesson, and it counts if it separates the two recorded
-behaviours and is satisfied neither by doing nothing nor by unrelated work. Elsewhere the judge is asked the person's
-own question about both, blind and in both orders. Its proofs count once it has told enough recorded pairs of this
-archive apart that chance is no explanation.
+behaviours and neither doing nothing nor unrelated work satisfies it. Elsewhere the judge is asked the user's own
+question about both behaviours, blind and in both orders. The judge's proofs count once the judge has told enough
+recorded pairs of this archive apart that chance is no explanation.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CHANCE = 0.01
 
 
 class Calibration(Struct, frozen=True, kw_only=True):
-    """How a judge did on the recorded pairs of this archive."""
+    """The results of a judge on the recorded pairs of this archive."""
 
     pairs: int = 0
     separated: int = 0
@@ -87,7 +87,7 @@ def count_needed(pairs: int) -> int:
 
 
 def calibrate(separated: Sequence[bool]) -> Calibration:
-    """Tell whether a judge is calibrated, from its recorded pairs in the order they were judged."""
+    """Return the calibration of a judge, from its recorded pairs in the order they were judged."""
     passed = any(
         len(separated) >= size and sum(separated[:size]) >= count_needed(size) for size in LOOKS
     )  # fmt: skip
@@ -97,25 +97,25 @@ def calibrate(separated: Sequence[bool]) -> Calibration:
 # --- references -------------------------------------------------------------------------------------------------------
 
 BATCH = 4
-"""Cases in one prompt: so few that each gets thought."""
+"""Maximum cases in one prompt, small enough for careful answers."""
 MAX_SHOWN = 5_000
-"""Characters shown of one behaviour: its head and its tail."""
+"""Maximum characters shown of one behaviour: its head and its tail."""
 TAGS = ("case", "asked", "rejected", "said", "stood")
 
 
 class KeptProof(Struct, frozen=True, kw_only=True):
-    """The result of looking for a check of one moment; kept for ever, so that it is paid for once."""
+    """The stored result of the search for a check of one moment, so that the search is paid for once."""
 
     moment: str
     digest: str
-    """Digest of the words and both behaviours that the result is about."""
+    """Digest of the user's words and both behaviours that the result is about."""
     check: MoveCheck | None = None
     why: str = ""
-    """Why there is no check."""
+    """The reason why there is no check."""
 
 
 class JudgedPair(Struct, frozen=True, kw_only=True):
-    """Whether a judge told the two recorded behaviours of a moment apart, in both orders; kept for ever."""
+    """The stored result of asking a judge, in both orders, to tell a moment's two recorded behaviours apart."""
 
     judge: str
     moment: str
@@ -124,13 +124,13 @@ class JudgedPair(Struct, frozen=True, kw_only=True):
 
 
 class ProofStore(Protocol):
-    """Store of what is known about the references. Its methods raise ``DiskError`` only."""
+    """A store of the proofs of references. Its methods raise ``DiskError`` only."""
 
     def checks(self) -> Mapping[str, KeptProof]:
-        """Return the results of looking for checks, by digest."""
+        """Return the stored results of searches for checks, by digest."""
 
     def judged(self, judge: str) -> tuple[JudgedPair, ...]:
-        """Return the pairs that a judge was asked about, in the order they were kept."""
+        """Return the pairs that a judge was asked about, in the order in which they were stored."""
 
     def keep(self, found: Sequence[KeptProof | JudgedPair]) -> None:
         """Store each result for good, once."""
@@ -142,7 +142,7 @@ class Proved(Struct, frozen=True, kw_only=True):
     tasks: tuple[TaskRecord, ...] = ()
     calibration: Calibration = Calibration()
     lost: str = ""
-    """Why some references could not be asked about tonight."""
+    """The reason why some references could not be examined tonight."""
 
 
 def prove(
@@ -150,7 +150,7 @@ def prove(
 ) -> Proved:
     """Prove the references of moments that are not proven yet; earlier results are reused and not paid for again.
 
-    Raises ``FatalBackend`` and ``BudgetSpent``; what was found out until then is kept.
+    Raises ``FatalBackend`` and ``BudgetSpent``; results found before are kept.
     """
     provable = [task for task in tasks if _may_be_proven(_reference(task))]
     lost = _propose_checks(provable, store, ask, parallel)
@@ -181,7 +181,7 @@ def _may_be_proven(reference: MomentReference) -> bool:
 
 
 def digest_of(reference: MomentReference) -> str:
-    """Return the digest that identifies what a proof is about: the words and both behaviours."""
+    """Return the digest that identifies a proof: a digest of the user's words and both behaviours."""
     return sha256(msgspec.json.encode([reference.words, reference.rejected, reference.stood]))[:32]
 
 
@@ -262,7 +262,7 @@ class _Proposals(Struct, frozen=True, kw_only=True):
 
 
 def _propose_checks(tasks: Sequence[TaskRecord], store: ProofStore, ask: Ask, parallel: Parallel) -> str:
-    """Ask for checks where nobody has asked yet, and keep the results; return why some could not be asked for."""
+    """Ask a model for checks of moments not asked about yet, and store the results; return why some calls failed."""
     known = store.checks()
     waiting = [task for task in tasks if digest_of(_reference(task)) not in known]
     batches = [waiting[start : start + BATCH] for start in range(0, len(waiting), BATCH)]
@@ -296,7 +296,7 @@ def _ask_for_checks(tasks: Sequence[TaskRecord], *, store: ProofStore, ask: Ask)
 
 
 def _test(task: TaskRecord, proposal: _Proposal | None) -> KeptProof:
-    """Return the result for a proposed check: the check if it separates the behaviours, else the reason."""
+    """Return the result for a proposed check: the check if it separates the behaviours, else the reason against it."""
     reference = _reference(task)
     kept = KeptProof(moment=reference.moment, digest=digest_of(reference))
     if proposal is None or not proposal.required:
@@ -310,7 +310,7 @@ def _test(task: TaskRecord, proposal: _Proposal | None) -> KeptProof:
 
 
 def _read_check(proposal: _Proposal) -> MoveCheck:
-    """Read a check as a model writes it; the mark of a requirement whose order is ``any`` is dropped."""
+    """Return a check from a model's notation; the mark of a requirement whose order is ``any`` is dropped."""
     required = []
     for raw in proposal.required:
         fields = dict(raw) if isinstance(raw, dict) else {}
@@ -336,9 +336,9 @@ def _judge_pairs(
     ask: Ask,
     parallel: Parallel,
 ) -> str:
-    """Have the judge asked about recorded pairs; return why that failed for some.
+    """Ask the judge about recorded pairs; return why asking failed for some of them.
 
-    ``needy`` tasks come first; while the judge is not calibrated, ``others`` fill up to the next look.
+    ``needy`` tasks come first; while the judge is not calibrated, ``others`` are added up to the next look.
     """
     judged = store.judged(ask.model)
     known = {pair.digest for pair in judged}
@@ -368,7 +368,7 @@ class _AskToProve(Struct, frozen=True):
 
 
 def _judge_pair(pair: tuple[str, TaskRecord], *, store: ProofStore, judge: PairJudge, ask: Ask) -> str:
-    """Ask about both behaviours of a moment in both orders and keep the result; return why that failed, or ""."""
+    """Ask about both behaviours of a moment in both orders and store the result; return why that failed, or ""."""
     digest, task = pair
     reference = replace(_reference(task), check=None)
     task = replace(task, reference=reference)

@@ -25,7 +25,7 @@ PASTE_HEAD, PASTE_TAIL = 6, 4
 """Lines shown at the head and the tail of a pasted run: what was run, and the errors at the end."""
 
 OUTPUT_HEAD, OUTPUT_TAIL = 12, 8
-"""Lines shown of what a tool printed."""
+"""Maximum lines shown at the head and at the tail of a tool's output."""
 
 EDIT_LINES = 40
 """Lines shown of one change of a file."""
@@ -50,18 +50,18 @@ _OUTCOMES = {
     StepOutcome.INTERRUPTED: "stopped by the person",
 }
 _SILENCE = {StepOutcome.DONE: "(no output)", StepOutcome.UNKNOWN: "(no result recorded)"}
-"""What is shown where a command printed nothing."""
+"""The text shown where a command printed nothing."""
 
 
 def strip_own_rules(text: str) -> str:
-    """Return a text without the block that holds our rules, also where one of its two markers was cut off."""
+    """Return a text without the block that contains our rules, even where one of its two markers was cut off."""
     if "skillopt-sleep:" not in text:
         return text
     return _OWN_REST.sub("", _OWN_BLOCK.sub("", text))
 
 
 def fold_lines(text: str, head: int, tail: int, width: int = WIDTH) -> str:
-    """Return the first and last lines of a text, with the number of those left out between them."""
+    """Return the first and last lines of a text, with the number of omitted lines between them."""
     lines = [line if len(line) <= width else line[: width - 1] + "…" for line in text.rstrip().splitlines()]
     if len(lines) <= head + tail + 1:
         return "\n".join(lines)
@@ -88,7 +88,7 @@ def _fold_run(lines: Sequence[str]) -> list[str]:
 
 
 def cut_text(text: str, limit: int) -> str:
-    """Return a text of at most ``limit`` characters: what does not fit is left out of its middle."""
+    """Return a text shortened to ``limit`` characters by omitting its middle."""
     if len(text) <= limit:
         return text
     mark = "\n(…)\n"
@@ -99,13 +99,13 @@ def cut_text(text: str, limit: int) -> str:
 
 
 def name_outcome(step: Step) -> str:
-    """Return in brackets how a call ended, "" for one that succeeded or whose end is not recorded."""
+    """Return in brackets how a call ended, or "" for a call that succeeded or whose end is not recorded."""
     outcome = _OUTCOMES.get(step.outcome)
     return f" ({outcome})" if outcome else ""
 
 
 def describe_step(step: Step, action: Action) -> str:
-    """Return one line that says what a step did; "" for one that only waited."""
+    """Return one line that says what a step did, or "" for a step that only waited."""
     match action.kind:
         case ActionKind.WAITED:
             return ""
@@ -166,9 +166,9 @@ def render_output(step: Step, action: Action) -> str:
 
 
 def render_behaviour(steps: Sequence[Step], limit: int = BEHAVIOUR) -> str:
-    """Return what an agent did in these steps, as a judge reads it: words, commands, changed lines; at most ``limit``.
+    """Return the agent's behaviour in these steps for a judge: words, commands, changed lines; at most ``limit``.
 
-    What it looked at is one line each, as it is no part of what a person corrects. Its last words are kept whole for
+    What the agent looked at takes one line each, because users do not correct it. The agent's last words are kept whole
     as long as they fit.
     """
     parts = list(_render_parts(steps))

@@ -1,8 +1,8 @@
-"""Reads a session as a talk: the person's prompts in order, each with its label and what the agent did about it.
+"""Reads a session as a talk: the user's prompts in order, each with its label and the agent's response.
 
-Labels come from the ``Session``, steps from the ``Conversation`` of the same file. What a prompt does, such as letting
-the agent go on, leaving, undoing or changing the subject, is told by its first words and by what it is about; and so is
-why a moment may teach but never vote.
+Labels come from the ``Session``, steps from the ``Conversation`` of the same file. The first words and the subject of a
+prompt show its effect, such as letting the agent go on, leaving, undoing or changing the subject, and also why a moment
+may teach but never vote.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHORTEST = 8
 """Minimum characters of a line that can be recognised when it comes back."""
 
 AGAIN = 0.9
-"""Minimum similarity by which a prompt is an earlier one, sent again."""
+"""Minimum similarity of two prompts for the later one to be the earlier one sent again."""
 
 _WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
 
@@ -56,17 +56,17 @@ class Place:
 
     @property
     def typed(self) -> str:
-        """What the person wrote of the prompt; one that was pasted as a whole counts as written."""
+        """The part of the prompt that the user wrote; a prompt that was pasted as a whole counts as written."""
         return strip_pasted(self.prompt).strip() or self.prompt
 
     @property
     def is_prompt(self) -> bool:
-        """Whether a person typed the prompt, and neither in a dialogue of choices nor for an unattended run."""
+        """Whether a user typed the prompt, outside dialogues of choices and unattended runs."""
         return bool(self.prompt) and not self.kind.weak
 
     @property
     def actions(self) -> Sequence[Action]:
-        """What each step did."""
+        """The action of each step."""
         if self._actions is None:
             self._actions = [read_action(step) for step in self.steps]
         return self._actions
@@ -98,7 +98,7 @@ def join_texts(action: Action) -> str:
 def read_talk(session: Session, conversation: Conversation) -> tuple[Place, ...]:
     """Return the prompts along the conversation, with the labels of the session's turns.
 
-    Words typed while refusing a call begin a prompt of their own, also where the conversation goes on in one turn.
+    Words typed while refusing a call begin a new prompt, even where the conversation continues in the same turn.
     """
     turns = {turn.id: turn for turn in session.turns}
     by_prompt = {turn.prompt: turn for turn in reversed(session.turns)}
@@ -142,7 +142,7 @@ def is_continuation(place: Place) -> bool:
 
 
 def is_slip(place: Place) -> bool:
-    """Whether a prompt speaks of the person's own slip."""
+    """Return whether a prompt mentions the user's own mistake."""
     opening = re.split(r"[\n:]", place.typed, maxsplit=1)[0]
     return has_phrase(opening[:80], "slip")
 
@@ -153,7 +153,7 @@ def is_leaving(place: Place) -> bool:
 
 
 def is_question(place: Place) -> bool:
-    """Whether a prompt asks for an answer, and not politely for work."""
+    """Return whether a prompt asks for an answer, and does not politely ask for work."""
     folded = place.typed.casefold()
     if any(phrase in folded for phrase in REQUESTS):
         return False
@@ -172,7 +172,7 @@ def list_words(text: str) -> frozenset[str]:
 
 
 def is_new_subject(place: Place, before: Sequence[Place]) -> bool:
-    """Whether a prompt shares no word with the prompts and the work before it, and points at nothing in them."""
+    """Return whether a prompt shares no word with earlier prompts and work, and refers to nothing in them."""
     typed = place.typed
     words = list_words(typed)
     pointing = POINTING.intersection(_WORD.findall(typed.casefold()[:OPENING]))
@@ -184,7 +184,7 @@ def is_new_subject(place: Place, before: Sequence[Place]) -> bool:
 
 
 def find_repetition(places: Sequence[Place], place: Place, number: int) -> bool:
-    """Whether a stopped call was made again and let through, before the agent changed anything else."""
+    """Return whether a stopped call was made again and allowed, before the agent changed anything else."""
     wanted = place.steps[number]
     later = [(place, after) for after in range(number + 1, len(place.steps))]
     later += [
@@ -206,10 +206,10 @@ CHANGED_MIND = "a change of mind: the agent had done what was asked"
 NOT_KNOWABLE = "it could not be known at that moment"
 
 SAID_ALREADY = 0.8
-"""Minimum share of a correction's words in one earlier prompt by which it had been said before."""
+"""Minimum share of a correction's words found in one earlier prompt, for the correction to be a repetition."""
 
 FEW = 3
-"""Minimum content words by which a correction can be recognised in an earlier prompt."""
+"""Minimum content words of a correction that can be recognised in an earlier prompt."""
 
 RESTORED = 0.5
 """Minimum share of the lines changed after one correction that a later one must change back to contradict it."""
@@ -223,11 +223,11 @@ class Link(Struct, frozen=True, kw_only=True):
     offence: int
     """Number of the rejected step in that turn."""
     said: Place
-    """The prompt that holds the correction."""
+    """The prompt that contains the correction."""
 
 
 def find_doubt(places: Sequence[Place], chain: Sequence[Link], number: int, answer: Sequence[Place]) -> str:
-    """Return why the correction with this number in the chain may teach but never vote, "" when it may vote."""
+    """Return why the correction with this number in the chain may teach but never vote, or "" when it may vote."""
     link = chain[number]
     if _contradicts(chain, answer):
         return "its corrections contradict each other"
@@ -263,7 +263,7 @@ def _is_restored(early: Place, later: Sequence[Place]) -> bool:
 
 
 def _changes_mind(link: Link) -> bool:
-    """Whether the person wants something other than what they had asked for and got."""
+    """Return whether the user wants something other than what the user had requested and got."""
     typed = link.said.typed
     if has_phrase(typed, "fails"):
         return False
@@ -277,17 +277,17 @@ def _changes_mind(link: Link) -> bool:
 
 
 def _undoes(typed: str) -> bool:
-    """Whether a prompt wants something removed or restored; the same words then ask for the opposite."""
+    """Return whether a prompt wants something removed or restored; the same words then mean the opposite."""
     return has_phrase(typed, "drops") or has_phrase(typed, "reverts")
 
 
 def _is_news(typed: str) -> bool:
-    """Whether the prompt brings in something that nobody in the conversation could know."""
+    """Return whether the prompt adds information that nobody else in the conversation could know."""
     return has_phrase(typed, "is_news") and not (has_phrase(typed, "fails") or has_phrase(typed, "reminds"))
 
 
 def _said_before(places: Sequence[Place], link: Link) -> bool:
-    """Whether an earlier prompt, up to the cut, says the same, so that an agent resumed there reads it anyway."""
+    """Return whether a prompt before the cut says the same, so that an agent resumed at the cut reads it anyway."""
     words = list_words(link.said.typed)
     for place in places[: link.place.index + 1]:
         if not place.is_prompt or place is link.said or _undoes(place.typed) is not _undoes(link.said.typed):

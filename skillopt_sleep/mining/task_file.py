@@ -34,7 +34,7 @@ ABOUT = (
 
 FILE_KEYS = ("schema_version", "about", "reviewed", "tasks")
 FIRST_FIELDS = ("id", "reviewed", "split", "intent", "reference", "feedback")
-"""The fields that a person reads; they are written first."""
+"""The fields that matter most to a reader; they are written first."""
 FIELDS = (*FIRST_FIELDS, *(name for name in TaskRecord.__struct_fields__ if name not in FIRST_FIELDS))
 OLD_SPLITS = {"replay": Split.TRAIN, "holdout": Split.VAL}
 """Names of the splits in task files of the reference implementation."""
@@ -115,7 +115,7 @@ def _read_task(raw: Json, where: str, *, reviewed: bool) -> TaskRecord:
 
 
 def _translate(raw: Json, where: str) -> Json:
-    """Write a task of the reference implementation as one of ours; a made-up task may only teach."""
+    """Return a task of the reference implementation as one of our tasks; a made-up task may only teach."""
     old = _require_object(raw, (*OLD_FIELDS, *OLD_REFERENCE, *OLD_NOTES), where)
     fields = {name: old[old_name] for old_name, name in OLD_FIELDS.items() if old.get(old_name) not in (None, "")}
     if old.get("origin") == "dream":
@@ -133,7 +133,7 @@ def _translate(raw: Json, where: str) -> Json:
 
 
 def _read_reference(raw: Json, where: str) -> Struct:
-    """Read a reference as the judge that its kind names declares it."""
+    """Return a reference in the type that the judge of its kind declares."""
     kind = raw.get("kind") if isinstance(raw, dict) else None
     if not isinstance(kind, str) or kind not in names(Kind.JUDGE):
         raise UsageError(f"{where}.kind: {kind!r:.60} is not one of {', '.join(names(Kind.JUDGE))}")

@@ -1,7 +1,7 @@
-"""What miners yield, how mined tasks are merged and grouped, and the miner that works by rules.
+"""The results of miners, the merging and grouping of mined tasks, and the miner that works by rules.
 
-Two measures of similarity are used. Tasks become one by a strict measure, because feedback on one then counts for the
-other. Tasks form a group of near-duplicates by a lenient one, because a group must never straddle a split.
+Two measures of similarity are used. A strict one decides which tasks are merged, because feedback on one then counts
+for the other. A lenient one decides which tasks form a group of near-duplicates, because a group must lie in one split.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ from skillopt_sleep.model.task import ExactReference, Origin, Outcome, Reference
 from skillopt_sleep.model.text import excerpt, fold, sha256
 
 MAX_QUOTE = 400
-"""Characters kept of a person's words where they are quoted."""
+"""Maximum characters kept of a quotation of a user's words."""
 
 MAX_ANSWER = 4_000
-"""Characters kept of an answer."""
+"""Maximum characters kept of an answer."""
 
 MAX_FEEDBACK = 8
 """Maximum corrections that a task keeps: the first ones."""
 
 MAX_COMMANDS = 8
-"""Commands that a task keeps."""
+"""Maximum commands that a task keeps."""
 
 MAX_WORDINGS = 12
 """Maximum other wordings that a task keeps: the first ones."""
 
 MAX_WORDING = 400
-"""Characters kept of a wording: the request comes early."""
+"""Maximum characters kept of a wording, whose request comes early."""
 
 
 class Mined(Struct, frozen=True, kw_only=True):
-    """The tasks found in some sessions, and what was not made into one."""
+    """The tasks found in some sessions, and the sessions and proposals that gave none."""
 
     tasks: tuple[TaskRecord, ...] = ()
     refused: tuple[Refusal, ...] = ()
     unmined: tuple[str, ...] = ()
-    """Ids of sessions whose reply was lost or unreadable: they go back into the inbox."""
+    """Ids of sessions whose reply was lost or unreadable, so that they go back into the inbox."""
     lost: str = ""
-    """Why sessions are ``unmined``."""
+    """The reason why sessions are ``unmined``."""
     found: int = 0
-    """Tasks found in these sessions, new or seen again."""
+    """The number of tasks found in these sessions, new or seen again."""
 
 
 def build_task_id(intent: str, origin: Origin) -> str:
-    """Return the id of a task: a digest of the request and of where it was first made."""
+    """Return the id of a task: a digest of the request and of the session where it was first made."""
     return sha256(f"{origin.source}\0{origin.session_id}\0{intent}".encode("utf-8", "replace"))[:12]
 
 
 def build_origin(session: Session, request: Turn, words: str) -> Origin:
-    """Return where a request was made, with the person's own words."""
+    """Return the origin of a request: its session, folder and time, with the user's own words."""
     return Origin(
         source=session.source,
         session_id=session.session_id,
@@ -75,7 +75,7 @@ def shorten_answer(answer: str) -> str:
 
 
 def belongs_to_skill(skill: str, invoked: Iterable[str], intent: str, *, description: str = "") -> bool:
-    """Tell whether ``skill`` was invoked (with or without its plugin's name), or its subject occurs in the request.
+    """Return whether ``skill`` was invoked (with or without its plugin's name), or its subject occurs in the request.
 
     The subject is the content words of the skill's name and ``description``.
     """
@@ -115,7 +115,7 @@ def group_given_tasks(known: Sequence[TaskRecord], given: Sequence[TaskRecord]) 
 def group_tasks(tasks: Sequence[TaskRecord], *, settled: int = 0) -> tuple[TaskRecord, ...]:
     """Return the tasks with their groups: existing groups, joined where a text connects them, and new ones.
 
-    All wordings of a task count: one that was merged into it may connect it to others. The first ``settled`` tasks were
+    All wordings of a task count, because a merged wording may connect it to others. The first ``settled`` tasks were
     grouped before, and are not compared with one another.
     """
     worded = [(task, words) for task in tasks for words in (_request_of(task), *task.wordings)]
@@ -130,7 +130,7 @@ def group_tasks(tasks: Sequence[TaskRecord], *, settled: int = 0) -> tuple[TaskR
 
 
 def _combine(task: TaskRecord, again: TaskRecord) -> TaskRecord:
-    """Return one task for two with the same request; the more instructive one sets the intent and the reference."""
+    """Return one task for two with the same request; the task that teaches more sets the intent and the reference."""
     if task.reviewed or _rank_value(task) >= _rank_value(again):
         best, other = task, again
     else:
@@ -216,7 +216,7 @@ def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mi
 
 
 def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
-    """Return one task for all the times that the same was asked; the most instructive one sets the reference."""
+    """Return one task for all episodes with the same request; the most instructive episode sets the reference."""
     best = max(recurrences, key=lambda item: _rank_episode(item.episode))
     ordered = [best, *(item for item in recurrences if item is not best)]
     episode, request = best.episode, best.episode.request
@@ -254,7 +254,7 @@ def _sort_key(task: TaskRecord) -> tuple[bool, bool, int]:
 
 
 def _build_context(episode: Episode) -> str:
-    """Return the previous answer, if the request refers to it; "" otherwise."""
+    """Return the previous answer if the request refers to it, or "" otherwise."""
     if not episode.previous or not episode.points_outside:
         return ""
     answer = shorten_answer(episode.previous)
@@ -285,7 +285,7 @@ def _quote(words: str) -> str:
 
 
 def _find_literal(episode: Episode) -> str:
-    """Return an approved answer that consists of nothing but the requested literal; "" for any other."""
+    """Return an approved answer that consists of nothing but the requested literal, or "" for any other answer."""
     answer = episode.accepted.strip()
     if not episode.approved or episode.used_tools or "\n" in answer or not 0 < len(answer) < MAX_LITERAL:
         return ""
