@@ -102,7 +102,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     split: SplitPlan = SplitPlan()
     step: ConsolidatePlan = ConsolidatePlan()
     asked: int = 0
-    """The score at which a rule is shown as promising, as ``step.k``, which earlier versions could raise above it."""
+    """The required score as the settings give it; equal to ``step.k``, which earlier versions could raise."""
     manner: Manner = Manner()
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()
@@ -226,7 +226,7 @@ class Kit:
     connect: Callable[[Ledger, Harvested], Connection]
     read: ReadFiles
     place: Callable[[str, str], Place]
-    """A function that returns, for folder and remote, whether a session belongs to the project of this night."""
+    """A function that returns, for folder and remote, the ``Place`` of a session: in this night's project or not."""
     keep_steps: Callable[[], object] = lambda: None
     """A function that reads and stores the agent's steps in the sessions where the user stepped in."""
     proofs: ProofStore

@@ -61,7 +61,7 @@ class Archive(Protocol):
         """Return ids of the tasks that no finished night has used."""
 
     def commit(self, scope: str, tasks: Sequence[TaskRecord], mined: Sequence[SessionKey]) -> None:
-        """Store tasks by id and take sessions out of the inbox, in one step; each stored task counts as fresh."""
+        """Store tasks by id and take sessions out of the inbox, in one step; new and changed tasks count as fresh."""
 
     def past(self, scope: str) -> Past:
         """Return which tasks are fresh, and how often each other task was used for validation."""

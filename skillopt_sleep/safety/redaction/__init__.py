@@ -54,7 +54,7 @@ class Kind(NamedTuple):
     find: Callable[[str, int, int], Found | None]
     """The function that finds a secret, given the text and the start and end of one of ``words``, in any case."""
     in_plain_words: bool = True
-    """Whether the rest of the sentence after the word can be plain words when it contains a secret of this kind."""
+    """Whether a secret of this kind may occur in a sentence that has only plain words after the announcing word."""
 
 
 class _Lazy:
