@@ -97,7 +97,7 @@ class OpenAIBackend:
 
     @property
     def takes_limits(self) -> bool:
-        """True: the limit and the temperature of a prompt are sent to the model."""
+        """True: this backend sends the model a prompt's limit on the answer's length, and its temperature."""
         return True
 
     @property

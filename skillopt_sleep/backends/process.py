@@ -163,8 +163,8 @@ class Children:
 class IdleTimeout:
     """Computes, from the output of a CLI so far, how many seconds it may stay silent.
 
-    There is no limit while one of its tools runs, else the time limit of one call to the model. After a call that took
-    all that time, a CLI that retries by itself gets no more time, because this program does the retrying.
+    While one of the CLI's tools runs there is no limit; otherwise the limit is that of one call to the model. A CLI
+    that has used it up gets no time to retry by itself, because this program does the retrying.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def harvest_command(
     from skillopt_sleep.usecases.sessions import count_left_out, count_waiting, file_sessions, select_in_scope
 
     if everything and not sessions:
-        raise UsageError("--all goes with --sessions: it prints every session of the archive")
+        raise UsageError("--all needs --sessions; together they print every session of the archive")
     workspace = open_workspace(flags)
     filed = file_sessions(workspace)
     if tasks_out is not None:

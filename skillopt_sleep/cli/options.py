@@ -96,7 +96,7 @@ night_options = _combine(
     click.option("--edit-budget", type=int, help="Most edits proposed for one document in a night."),
     click.option("--rollouts-k", type=int, help="Attempts at each training task."),
     click.option("--replay", help="text, native (by the agent itself) or worktree (in a copy of the project)."),
-    click.option("--workers", type=int, help="Most calls at the same time."),
+    click.option("--workers", type=int, help="Largest number of calls at the same time."),
     click.option("--max-calls", type=int, help="Cap on model calls in a night."),
     click.option("--max-tokens", type=int, help="Cap on tokens in a night."),
     click.option("--max-usd", type=float, help="Cap on dollars in a night."),
@@ -118,7 +118,7 @@ night_options = _combine(
 
 
 run_options = _combine(
-    click.option("--workers", type=int, help="Most calls at the same time.  [default: 8]"),
+    click.option("--workers", type=int, help="Largest number of calls at the same time.  [default: 8]"),
     click.option("--seed", type=int, help="Random seed.  [default: 42]"),
     click.option("--max-calls", type=int, help="Cap on model calls."),
     click.option("--max-tokens", type=int, help="Cap on tokens."),

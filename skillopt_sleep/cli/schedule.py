@@ -62,7 +62,9 @@ LAST_MINUTE = "23:59"
 @click.option("--at", metavar="HH:MM", help="Local time of the nights of all projects.  [default: 03:00]")
 @click.option("--hour", type=click.IntRange(0, 23), help="The hour of that time, instead of --at.")
 @click.option("--minute", type=click.IntRange(0, 59), help="Its minute, with --hour.  [default: 0]")
-@click.option("--jitter", type=click.IntRange(0, 720), help="Most minutes of random delay.  [default: 10]")
+@click.option(
+    "--jitter", type=click.IntRange(0, 720), help="Longest random delay before the start, in minutes.  [default: 10]"
+)
 @click.option("--on-battery/--not-on-battery", default=None, help="Whether nights may run on battery.  [default: not]")
 @click.option(
     "--using", type=click.Choice([str(waker.value) for waker in Waker]), help="Scheduler.  [default: what works here]"

@@ -283,7 +283,7 @@ class ClosedEdit(Struct, frozen=True, kw_only=True):
     """A rule whose trial has ended for good; the rule is tried again only with new evidence."""
 
     base: str
-    """The digest of the models, settings and documents of the last measurement."""
+    """The hash of the models, settings and documents that the last measurement used."""
     edit: EditRecord
     why: str
     night: str

@@ -349,7 +349,7 @@ class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field
     rejected: str = ""
     """What the agent did and the person rejected; for a sibling, what the agent did at the sibling's place."""
     stood: str = ""
-    """What the agent did in the end, which the person let stand; "" for a sibling."""
+    """What the agent did in the end, to which the person did not object; "" for a sibling moment."""
     cut: str = ""
     """Id of the step before which the session is cut to resume the agent; "" when the session cannot be cut."""
     at_request: bool = False

@@ -106,7 +106,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
 
     @property
     def settled(self) -> frozenset[str]:
-        """Ids of all edits that were undecided at some time tonight; those still undecided are also in ``pending``."""
+        """Ids of all edits that were undecided at some time tonight, whether or not they were decided afterwards."""
         steps = (step.id for step in self.steps if step.trial is not None)
         return frozenset((*self.began_with, *steps, *(dropped.edit.id for dropped in self.dropped)))
 

@@ -153,9 +153,9 @@ def propose(
 def select(patch: EditPatch, document: str, optimizer: Optimizer, *, plan: StepPlan) -> Selected:
     """Rank the edits and keep as many as the budget allows.
 
-    Edits that all fit the budget (or ``plan.least``, if given) are not ranked by a call. Edits that a ranking does not
-    name come after those it names; without a readable ranking, the edits proposed most often come first. Raises
-    ``FatalBackend`` and ``BudgetSpent``.
+    No call ranks the edits when they are no more than the budget (or ``plan.least``, if given) allows. Edits that a
+    ranking does not name come after those it names; without a readable ranking, the edits proposed most often come
+    first. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     budget = plan.edit_budget
     if budget is None:

@@ -121,7 +121,7 @@ class CodexSource:
 
 
 def find_typed_text(text: str) -> str:
-    """Return what a person typed in one message, or "" when the message is context or only an image."""
+    """Return what a person typed in one message, or "" for an image or text that the agent's program added."""
     text = text.strip()
     if _CONTEXT.match(text):
         return ""

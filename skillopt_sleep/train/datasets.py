@@ -192,7 +192,7 @@ def _read_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
         for row in reader:
             if None in row or None in row.values():
                 raise UsageError(
-                    f"{path}:{reader.line_num}: this row has not {len(names)} cells, as the first line has"
+                    f"{path}:{reader.line_num}: this row must have {len(names)} cells, as the first line has"
                 )
             yield {name: _parse_cell(value) for name, value in zip(names, row.values(), strict=True)}
     except csv.Error as error:

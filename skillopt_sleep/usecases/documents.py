@@ -140,7 +140,7 @@ def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = Non
 def _read_documents(
     workspace: Workspace, agent: CodingAgent, most_bytes: int, taken: Collection[str] = ()
 ) -> tuple[Candidate, tuple[str, ...]]:
-    """Return an agent's skill and memory in the night's scope, except ``taken`` files, and notes on faults."""
+    """Return an agent's skill and memory files without those in ``taken``, and a note on each unusable file."""
     homes = {
         other.name: _find_home(workspace, other) if workspace.settings.scope == "all" else None
         for other in all_agents()

@@ -78,7 +78,7 @@ def ask_first(workspace: Workspace, agrees: Callable[[str], bool]) -> None:
 
 
 def find_new_receivers(workspace: Workspace, backends: Iterable[Backend]) -> tuple[NewReceiver, ...]:
-    """Return the new receivers of the sessions in scope that were read so far, except those that the user agreed to."""
+    """Return who would receive text of the sessions read so far, without those that the user agreed to."""
     settings = workspace.settings
     allowed = {name.strip() for name in settings.share_with.split(",")}
     sources = {

@@ -139,8 +139,8 @@ def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> st
         tasks = workspace.archive.tasks(workspace.scope)
         if not tasks:
             raise UsageError(
-                f"no night has mined tasks of {workspace.scope or 'your work'} yet; `skillopt-sleep run` does, and"
-                " --scope all takes those of all projects"
+                f"no night has mined tasks of {workspace.scope or 'your work'} yet; `skillopt-sleep run` mines them,"
+                " and --scope all takes those of all projects"
             )
         data = encode_tasks(
             workspace.redactor.clean(tasks)

@@ -197,7 +197,9 @@ class Removal:
 
     def _delete_data(self, *, plugin_stays: bool) -> Iterator[str]:
         if self._data_needed:
-            raise Refused("rules that could not be reverted are live, and only the data knows how to undo them")
+            raise Refused(
+                "some rules could not be reverted and are still in your files; only the data can undo them, so it stays"
+            )
         data = self._workspace.data_dir
         own = tuple(path for path in find_own_data(data) if not (plugin_stays and path.name in MARKET_NEEDED))
         if own:

@@ -106,7 +106,7 @@ WRONG = {
     "hour and time": (["schedule", "--at", "3:10", "--hour", "3"], ["--hour 3 --minute 10", "--at 03:10"]),
     "minute alone": (["schedule", "--minute", "10"], ["--hour 3 --minute 10"]),
     "hour that does not exist": (["schedule", "--hour", "24"], ["--hour", "24", "0<=x<=23"]),
-    "archive": (["harvest", "--all"], ["--all goes with --sessions"]),
+    "archive": (["harvest", "--all"], ["--all needs --sessions"]),
 }
 
 

@@ -121,7 +121,7 @@ def _is_telling(text: str, start: int, end: int, *, password: bool) -> bool:
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
-    """Return whether a short word is a word of its own, and not the name of a test that passed."""
+    """Return whether a short word such as "pass" stands alone, rather than in a test runner's line on a test."""
     around = text[max(0, start - 1) : start] + text[end : end + 1]
     if text[start] >= "\u2e80":  # no blanks between words
         return True

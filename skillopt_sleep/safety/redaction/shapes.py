@@ -52,7 +52,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     form: str = ""
     """The pattern of a key, with a group ``secret`` if only a part of the match is secret."""
     beside: str = ""
-    """The pattern of a value that is assigned to the name of the issuer."""
+    """The pattern of a secret that is recognised only beside its issuer's name, as in ACME_KEY=...."""
     inside: bool = False
     """Whether a key may begin before the word that announces it."""
     entropy: float = 0.0

@@ -218,7 +218,7 @@ def _reflect(
 
 
 def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_budget: int, **given: Any) -> Row | None:
-    """Return the patch of one analyst that sees all items with this score, or None if the analyst proposes nothing."""
+    """Ask one analyst about all items with this score; return the patch it proposes, or None."""
     check_mode(given["update_mode"])
     contexts = ("step_buffer_context", "rejection_context", "trajectory_memory_context")
     read = [read_row({"hard": score, "soft": score} | row, None, Path(prediction_dir)) for row in items]
