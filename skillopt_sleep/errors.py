@@ -66,7 +66,7 @@ class ConfigError(UsageError, ValueError):
 
 
 class BackendError(SleepError):
-    """A call to a model or an agent CLI failed; the fields say what the failed call cost, as far as reported."""
+    """A call to a model or an agent CLI failed; tokens and price are what the failed call cost, as far as reported."""
 
     exit_code = 4
     input_tokens: int = 0
@@ -112,7 +112,7 @@ class BackendUnusable(FatalBackend):
 
 
 class TransientBackend(BackendError):
-    """A call failed, and another try may succeed: after ``retry_after`` seconds, or any time when that is None."""
+    """A call failed and may succeed when tried again: after ``retry_after`` seconds, or at once when that is None."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -157,7 +157,7 @@ class TooLong(TransientBackend):
 
 
 class Undecided(TransientBackend):
-    """A judge finds that an attempt ended before the decision that is to be judged: the attempt is unmeasured."""
+    """A judge cannot score an attempt that ended before the agent decided anything; it counts for neither side."""
 
 
 class NotPutBack(TransientBackend):

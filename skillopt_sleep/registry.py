@@ -1,8 +1,8 @@
-"""Find agents, sources, backends, judges and training environments by name, importing only the one that is asked for.
+"""Finds agents, sources, backends, judges and training environments by name, importing only the one that is asked for.
 
 A built-in plugin is a module of its package that ends in ``PLUGIN = ...``. Other packages add plugins by entry points
-in the groups ``skillopt_sleep.agents``, ``.sources``, ``.backends``, ``.judges`` and ``.environments``. Where names
-are equal, the built-in plugin is used.
+in the groups ``skillopt_sleep.agents``, ``.sources``, ``.backends``, ``.judges`` and ``.environments``. Of two plugins
+with the same name, the built-in one is used.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).parent
 GROUP = "skillopt_sleep"
-"""The first part of the name of every entry-point group; a dot and the kind of plugin follow."""
+"""First part of the names of all entry-point groups, as in ``skillopt_sleep.judges``."""
 
 
 class Kind(enum.StrEnum):
-    """The kinds of plugins; each value is a package's name and the last part of an entry-point group's name."""
+    """The kinds of plugins; each value, such as "judges", names a package and ends the name of an entry-point group."""
 
     AGENT = "agents"
     SOURCE = "sources"
@@ -48,7 +48,7 @@ class Kind(enum.StrEnum):
 
 
 ADAPTERS = (Kind.SOURCE, Kind.BACKEND, Kind.JUDGE)
-"""The kinds of plugins that are dataclasses; the settings' table of the same name sets their options."""
+"""The kinds whose plugins are dataclasses; their fields are options, set by a table such as ``[backends.claude]``."""
 
 
 @cache
@@ -60,7 +60,8 @@ def names(kind: Kind) -> tuple[str, ...]:
 def require(kind: Kind, name: str, *, where: str = "", besides: tuple[str, ...] = ()) -> None:
     """Raise ``UsageError``, with the known names and the most similar one, when no plugin of the kind has this name.
 
-    The message begins with ``where``. The names in ``besides``, such as "auto", are accepted and listed too.
+    The message begins with ``where``, e.g. "file x.toml: ". Names in ``besides``, such as "auto", are allowed and
+    listed.
     """
     if name not in besides and name not in _built_in(kind) and name not in _installed(kind):
         known = (*names(kind), *besides)
@@ -99,7 +100,7 @@ def find_fault(kind: Kind, name: str) -> str:
 
 
 def refuse(kind: Kind, name: str, why: str) -> PluginError:
-    """Return the error for an unusable installed plugin; its message names package, entry point and remedy."""
+    """Return the error to raise for another package's unusable plugin: package, entry point, ``why`` and remedy."""
     entry = _installed(kind)[name]
     package = entry.dist.name if entry.dist else entry.module
     return PluginError(
@@ -109,14 +110,14 @@ def refuse(kind: Kind, name: str, why: str) -> PluginError:
 
 
 def find_class(kind: Kind, name: str) -> type:
-    """Return the class of the adapter with this name. Raises as ``find`` does."""
+    """Return the class of the source, backend or judge with this name. Raises as ``find`` does."""
     return cast("type", find(kind, name))
 
 
 def find_reference(judge: str) -> type[msgspec.Struct]:
-    """Return the type of reference that the named judge declares.
+    """Return the class of the references that a judge can score with, such as the expected text for an exact match.
 
-    Raises what ``find`` raises, and ``UsageError`` for a judge that declares no reference or one with another tag.
+    Raises as ``find`` does, and ``UsageError`` when the judge declares no such class, or not under its own name.
     """
     reference = getattr(find(Kind.JUDGE, judge), "reference", None)
     config = getattr(reference, "__struct_config__", None)
@@ -129,12 +130,12 @@ def find_reference(judge: str) -> type[msgspec.Struct]:
 
 
 def option_names(kind: Kind, name: str) -> frozenset[str]:
-    """Return the names of an adapter's options, which are the fields of its dataclass."""
+    """Return the names of the options of a source, backend or judge, which are the fields of its dataclass."""
     return frozenset(field.name for field in dataclasses.fields(find_class(kind, name)) if field.init)
 
 
 def require_options(kind: Kind, name: str, options: Iterable[str]) -> frozenset[str]:
-    """Return the names of an adapter's options. Raises ``SettingsError`` when ``options`` contains any other name."""
+    """Return the names of a plugin's options. Raises ``SettingsError`` when ``options`` contains any other name."""
     fields = option_names(kind, name)
     for key in options:
         if key not in fields:
@@ -144,10 +145,10 @@ def require_options(kind: Kind, name: str, options: Iterable[str]) -> frozenset[
 
 
 def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -> object:
-    """Create the adapter with this name from its table of options.
+    """Create the source, backend or judge with this name from its options in the settings.
 
-    ``given`` are values that only this program knows (environment, homes, model); those for which the adapter has no
-    field are ignored. Raises ``SettingsError``, naming the option, for an unknown option or an unusable value.
+    ``given`` holds values that the user does not set, such as the environment and the model; a class without such a
+    field does not get them. Raises ``SettingsError``, naming the option, for an unknown option or an unusable value.
     """
     adapter = find_class(kind, name)
     fields = require_options(kind, name, options)
@@ -185,7 +186,7 @@ def _require_sensible(where: str, key: str, value: object) -> None:
 
 @cache
 def _built_in(kind: Kind) -> tuple[str, ...]:
-    """Return the names of the modules whose last line begins with ``PLUGIN = ``; the files are read, not imported."""
+    """Return the names of the built-in plugins: modules whose last line begins with ``PLUGIN =``; none is imported."""
     return tuple(path.stem for path in kind.folder.glob("*.py") if _last_line(path).startswith("PLUGIN = "))
 
 
@@ -205,7 +206,7 @@ def _installed(kind: Kind) -> dict[str, EntryPoint]:
 
 @cache
 def _may_be_installed() -> bool:
-    """Return whether any installed package names one of our entry-point groups, without loading the slow metadata."""
+    """Return whether any installed package may have plugins for us: a quick check that spares the slow metadata."""
     wanted = f"[{GROUP}.".encode()
     for place in sys.path:
         try:

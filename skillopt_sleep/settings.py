@@ -26,11 +26,11 @@ from skillopt_sleep.safety.receivers import is_secret_name, is_worth_hiding
 
 PREFIX = "SKILLOPT_SLEEP_"
 FILE_VARIABLE = "SKILLOPT_SLEEP_SETTINGS"
-"""The variable that names another settings file; every other variable that begins with ``PREFIX`` is a setting."""
+"""Environment variable with the path of the settings file; any other that begins with ``PREFIX`` is a setting."""
 OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
     "gate_mode": {"on": "paired", "true": "paired", "none": "off", "false": "off", "greedy": "off"},
 }
-"""For each setting, the values that users of the reference implementation write, with the equivalent values here."""
+"""For each setting, values that users of the reference implementation write, with the values that they mean here."""
 
 Count = Annotated[int, Meta(ge=1)]
 CountOrNone = Annotated[int, Meta(ge=0)]
@@ -38,7 +38,7 @@ Amount = Annotated[float, Meta(gt=0, le=1e6)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Table = dict[str, dict[str, Json]]
 TABLES = ("sources", "backends", "judges")
-"""The settings whose values are tables of adapters; each adapter has a table of its options."""
+"""The settings that hold one table of options per plugin, such as ``[backends.claude]``."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -56,17 +56,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Name of the backend of the optimizer, the model that mines, judges and reflects; "" means ``backend``."""
     optimizer_model: str = ""
     source: str = "auto"
-    """Name of the source whose sessions are read; ``auto`` reads those of all sources."""
+    """Name of the source (the program whose transcripts are read); ``auto`` reads those of all sources."""
     share_with: str = ""
     """Providers, separated by commas, to which sessions may be sent although another provider received them first."""
     scope: Literal["invoked", "all"] = "invoked"
-    """Whose sessions count: the project's, or all of the user's; ``all`` writes to the user's own files."""
+    """"invoked": learn from this project's sessions, for its files; "all": from all projects, for the user's files."""
     agent: str = "auto"
     """Name of the agent whose files are written; ``auto`` means the one with most sessions in scope."""
     land_for: str = "auto"
-    """Agents, separated by commas, whose files get proven rules (``--for``); ``auto``: all whose sessions are read."""
+    """Agents, separated by commas, whose files get rules that passed the gate; ``auto``: those with sessions read."""
     target_skill: str = ""
-    """The path of a ``SKILL.md``, or the name of a skill, that is improved instead of the learnt skill."""
+    """Path of a ``SKILL.md`` or name of a skill to improve, instead of the skill with this program's learnt rules."""
     lookback_days: CountOrNone = 0
     """Age in days up to which sessions are mined; 0 means all sessions."""
     max_sessions: Count = 40
@@ -75,36 +75,36 @@ class Settings(Struct, frozen=True, kw_only=True):
     miner: Literal["auto", "heuristic", "model"] = "auto"
     """How tasks are found in sessions: by rules (heuristic) or by the optimizer (model)."""
     label_feedback: bool = True
-    """Whether a few calls a night ask the optimizer which prompts correct an answer, when rules cannot tell."""
+    """Whether a few calls a night ask the optimizer if a prompt corrects the agent, where rules cannot tell."""
     edit_budget: Count = 4
     """Maximum number of edits to one document in one night."""
     rollouts_k: Count = 1
     """Number of attempts at each training task."""
     recall_k: CountOrNone = 0
-    """Number of old tasks that a night trains on in addition to the new ones."""
+    """Number of tasks from earlier nights that a night trains on again, in addition to the new ones."""
     replay: ReplayMode = ReplayMode.TEXT
     gate_mode: GateMode = GateMode.PAIRED
     gate_metric: GateMetric = GateMetric.MIXED
     gate_mixed_weight: Share = 0.5
-    """Weight of the soft score in the mixed metric, from 0 to 1."""
+    """Share of the soft score in the gate metric "mixed", from 0 to 1; the hard score has the remaining share."""
     alpha: Annotated[float, Meta(ge=0.001, le=0.05)] = 0.05
     """Highest chance that a useless rule is shown as promising; proving one takes more (docs/gate.md)."""
     evolve_skill: bool = True
     evolve_memory: bool = True
     preferences: str = ""
-    """The user's own wishes in words, which the reflection is shown."""
+    """The user's own wishes in words, shown to the model that proposes edits."""
     block_cap: Count = 8000
-    """Maximum number of characters of our block in a document."""
+    """Maximum number of characters of the marked block that holds this program's rules in a document."""
     memory_rules: CountOrNone = 24
-    """Maximum number of rules in a memory file, which every request carries; 0: rules stay where they are proposed."""
+    """Maximum number of this program's rules in a memory file; 0: a rule stays in the document it was proposed for."""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
-    """Seed of the random split of tasks; 0 means that a seed is drawn."""
+    """Seed of the random split of tasks into training and held-out ones; 0: each night draws its own."""
     max_calls: Count = 120
     max_tokens: Count = 400_000
     max_usd: Amount = 2.0
     max_minutes: Amount = 60.0
     max_calls_day: CountOrNone = 0
-    """Maximum number of calls of all projects from noon to noon; 0 means no cap, also in the next two settings."""
+    """Maximum model calls of all projects from noon to noon; 0: no cap. So too ``max_tokens_day``, ``max_usd_day``."""
     max_tokens_day: CountOrNone = 0
     max_usd_day: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     workers: Count = 4
@@ -117,7 +117,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     notify: bool = False
     """Whether a desktop notification appears when a proposal waits or a night failed."""
     keep_days: Count = 90
-    """Days after which old nights may be deleted."""
+    """Days for which finished nights are kept; older ones may be deleted."""
     keep_mb: Count = 500
     """Maximum size of all nights that are kept, in megabytes."""
     keep_steps: bool = True
@@ -125,11 +125,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     steps_mb: Count = 64
     """Maximum size of all kept steps, compressed, in megabytes; the oldest sessions are deleted first."""
     moment_tokens: Annotated[int, Meta(ge=500, le=100_000)] = 3_000
-    """Maximum tokens of the session before a moment that a replay as text shows to the model."""
+    """Maximum tokens of the conversation before a moment that the model is shown when it is replayed as text."""
     data_dir: str = ""
     """The folder with this program's data; "" means the operating system's usual place."""
     sources: Table = field(default_factory=dict)
-    """Options of each source, by its name; every adapter checks its own options. So too for backends and judges."""
+    """Options of each source by its name, as in ``[sources.codex]``; ``backends`` and ``judges`` likewise."""
     backends: Table = field(default_factory=dict)
     judges: Table = field(default_factory=dict)
 
@@ -178,14 +178,15 @@ def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, O
 
 
 def secrets(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values to redact: those of variables with a secret's name, unless they are words, numbers or paths."""
+    """Return the values to redact: those of variables such as API_KEY, unless they are words, numbers or paths."""
     return tuple(value for name, value in env.items() if is_secret_name(name) and is_worth_hiding(value))
 
 
 def read_named_file(path: Path, what: str) -> bytes | None:
     """Return the bytes of a file that the user named, or None when it does not exist; links are followed.
 
-    Raises ``SettingsError`` for an unreadable file and for a folder, a FIFO or a device; the message calls it ``what``.
+    Raises ``SettingsError`` for an unreadable file, and for a folder, a FIFO or a device; ``what`` names the file
+    there.
     """
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -200,7 +201,7 @@ def read_named_file(path: Path, what: str) -> bytes | None:
 
 
 def _merge(under: Table, over: Table) -> Table:
-    """Return the tables of two layers merged: an option that the later layer does not name keeps its value."""
+    """Merge two layers of option tables; an option that ``over`` does not name keeps its value from ``under``."""
     return {name: under.get(name, {}) | over.get(name, {}) for name in {**under, **over}}
 
 

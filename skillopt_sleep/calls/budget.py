@@ -3,13 +3,13 @@
 How strict the caps are, with any number of workers:
 
 - Calls: never one more.
-- Dollars and tokens: each call in flight has reserved what it may take, and no call is sent whose reservation does not
-  fit beside what is spent and reserved. A reservation is at least the most that a call of its kind (model; question,
-  work or put back) has taken tonight. Before the first price of a kind is known, only one call of it is in flight, with
-  all the money left; before its first tokens are known, it reserves a number that few answers reach. So only what a
-  reply takes beyond its own reservation is overspent: nothing among calls of one price; for the first call of a kind,
-  what this one reply takes beyond all that was left; later, what a reply takes beyond both the dearest earlier reply
-  and its own share. An agent CLI gets its reservation as its own cap, and stops after the first request above it.
+- Dollars and tokens: before a call is sent, the tokens and dollars that it may take are reserved. A call is not sent
+  while its reservation exceeds what is neither spent nor reserved. It reserves at least the most that a call of its
+  kind (same model; a question, an agent's work, or work in a resumed session) has taken tonight. As long as no price
+  of a kind is known, one call reserves all the money left and no second such call runs; as long as its tokens are not
+  known either, it reserves more tokens than most answers need. So a cap is exceeded only by what a reply takes beyond
+  its own reservation, which is nothing when all calls cost the same. An agent CLI is told the reserved dollars as its
+  own cap, and stops after the first request above it.
 - Minutes: no call is sent after them, not even one that has waited for a slot; calls running then are ended
   ``MINUTES_GRACE`` seconds later.
 """
@@ -35,9 +35,9 @@ EXPECTED_OUTPUT_TOKENS = 600
 EXPECTED_WORK_TOKENS = 15_000
 """Minimum tokens expected of an agent's work: two or three requests with instructions and tools."""
 FIRST_OUTPUT_TOKENS = 32_000
-"""Tokens reserved for the first answer of a kind; few models write more unless they are asked to."""
+"""Tokens reserved for the first answer of a model, when earlier answers cannot tell; few models write more unasked."""
 FIRST_WORK_TOKENS = 150_000
-"""Tokens reserved for the first work of an agent, while none of its kind has been measured."""
+"""Tokens reserved for the first work of an agent, when no earlier work can tell how many it takes."""
 EXPECTED_PUT_BACK_TOKENS, FIRST_PUT_BACK_TOKENS = 100_000, 300_000
 """Tokens expected of, and at first reserved for, an agent that resumes a session and resends it with each request."""
 MINUTES_GRACE = 30.0
@@ -45,14 +45,14 @@ MINUTES_GRACE = 30.0
 LOOK_AGAIN = 1.0
 """Seconds after which a call that waits for room in the budget checks the time again."""
 HEADROOM = 2.0
-"""Multiple of the dearest earlier call's price that one call may cost, if enough money is left."""
+"""A call may cost this many times the price of the dearest earlier call, if enough money is left."""
 
 
 class SendOnce(Protocol):
-    """A function that makes one attempt at a call, the ``number``-th for this prompt, counted from 1."""
+    """A function that makes one attempt at a call; ``number`` says which attempt at this prompt it is, from 1."""
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
-        """Send the prompt once and return the reply. Raises the errors of ``ports.Ask``."""
+        """Send the prompt once, return the reply. Raises ``BackendError`` if that fails, ``BudgetSpent`` at a cap."""
 
 
 class Need(Struct, frozen=True, kw_only=True):
@@ -78,11 +78,11 @@ class Reservation(Struct, frozen=True, kw_only=True):
     whole: bool = True
     """Whether the reservation takes all the money that is left."""
     line: str = ""
-    """The name of the model that is called; see ``Budget.reserve``."""
+    """The name of the called model; the price of a call is estimated from earlier calls of the same model."""
 
 
 class _CallKind:
-    """The maximum that calls of one kind (model; question, work or put back) have taken. Not safe for threads."""
+    """The most that a call of one kind (a model's answers, or an agent's runs) has taken. Not safe for threads."""
 
     def __init__(self) -> None:
         self._answered = self._priced = False
@@ -95,7 +95,7 @@ class _CallKind:
         return self._answered and self._usd == 0.0
 
     def estimate(self, prompt: Prompt, *, usual_usd: float) -> Need:
-        """Return the need of one more call; ``usual_usd`` is its price while no price of this kind is known."""
+        """Return the need of one more call; ``usual_usd`` is its assumed price while no call of this kind has one."""
         sent = _count_sent(prompt)
         least = sent + max(self._beyond_prompt, EXPECTED_OUTPUT_TOKENS)
         reserved = least
@@ -112,7 +112,7 @@ class _CallKind:
         return Need(least_tokens=least, tokens=reserved, least_usd=usd, price_known=known)
 
     def learn(self, prompt: Prompt, *, tokens: int, usd: float | None, answered: bool) -> None:
-        """Note what a call took, with ``usd`` None for no known price; a lost call may have cost something too."""
+        """Update the maxima with what a call took, even a lost one; ``usd`` is None for an unknown price."""
         self._answered = self._answered or answered
         self._priced = self._priced or usd is not None
         self._beyond_prompt = max(self._beyond_prompt, tokens - _count_sent(prompt))
@@ -122,9 +122,8 @@ class _CallKind:
 class Budget:
     """The caps of a night, and the spending that counts against them. Safe for several threads.
 
-    ``spent`` is the spending of earlier processes of this sitting, but minutes are those of this process. ``day`` is
-    the allowance that this night shares with others, as it is now. ``workers`` is the number of calls that share what
-    is left.
+    ``spent`` is what this night spent before it was resumed in this process. ``day`` holds the daily caps of all
+    projects and what was spent under them so far today. ``workers`` calls at the same time share what is left.
     """
 
     def __init__(
@@ -143,11 +142,11 @@ class Budget:
 
     @property
     def spent(self) -> Spend:
-        """The spending so far, with the seconds that have passed."""
+        """What the night has spent until now, time included."""
         return replace(self._spent, seconds=self._clock.monotonic() - self._started)
 
     def reserve(self, prompt: Prompt, *, line: str = "", priced: bool = True) -> Reservation:
-        """Reserve room for one call; wait while calls are in flight after which it could fit.
+        """Reserve tokens and dollars for one call; wait when it may fit once the calls in flight have been paid.
 
         ``line`` names the model, because models differ in price; ``priced`` tells whether the call may have a price.
         Raises ``BudgetSpent``, which names the cap and how to raise it.
@@ -270,7 +269,7 @@ class Budget:
         )
 
     def _find_room(self, need: Need, spent: Spend, *, priced: bool) -> Reservation | None:
-        """Return a reservation for a call beside those in flight, or None when the call has to wait for them."""
+        """Reserve what the call needs, or return None when it has to wait until calls in flight have ended."""
         tokens, usd = self.caps.tokens - spent.tokens, self.caps.usd - spent.usd
         if self._day is not None:
             whole = self._add_to_day(self._day, spent)
@@ -304,9 +303,9 @@ class Budgeted:
     send: SendOnce
     progress: Progress | None = None
     line: str = ""
-    """The name of the model that is called; see ``Budget.reserve``."""
+    """The name of the called model, whose earlier calls tell what this one may cost."""
     priced: bool = True
-    """Whether the backend may name a price for a call."""
+    """Whether the backend may report a price for a call; calls of a local model, for example, have none."""
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
         """Send the prompt within the caps and return the reply. Raises ``BudgetSpent`` and the errors of ``send``."""

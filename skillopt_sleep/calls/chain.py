@@ -51,15 +51,15 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 SAME_TIME = 1.0
-"""Seconds by which the measured time of a run may fall short of the deadline that ended it."""
+"""A run that took up to this many seconds less than its time limit is taken to have been ended by the limit."""
 ATTEMPTS = 4
 ATTEMPTS_AFTER_TIMEOUT = 2
 """Maximum attempts at a call that timed out: one timeout may be bad luck, worth one more try, not two."""
 OPTIONAL_PHASES = frozenset({"label"})
-"""Phases that a night can do without, and that come before the phases it needs."""
+"""Phases of a night that may fail without ending it, such as asking the optimizer to label prompts."""
 FIRST_WAIT = 1.0
 LONGEST_WAIT = 60.0
-"""Maximum seconds before a retry; ``FIRST_WAIT`` is the average wait before the first retry."""
+"""Maximum seconds before a retry; ``FIRST_WAIT`` is the average number of seconds before the first one."""
 
 
 def chain(
@@ -75,11 +75,10 @@ def chain(
     redactor: Redactor | None = None,
     versions: Mapping[Role, str] | None = None,
 ) -> Mapping[Role, Ask]:
-    """Return for each role the function that calls its backend; all roles share one budget and one limiter.
+    """Return, for each role, the function that sends its prompts; all roles share one budget and one limiter.
 
-    Replies record the ``versions`` of the roles' command lines.
-
-    Each model has its own breaker, because an answer of one model does not show that another model is available.
+    ``versions`` are the versions of the roles' agent CLIs, stored with each reply. Calls that fail in a row are counted
+    for each model alone, because an answer of one model does not show that another model is available.
     """
     budget = Budget(caps, ledger.spent(), clock, day, workers=workers)
     footprint = max((backend.footprint for backend in backends.values() if isinstance(backend, RunsLocally)), default=0)
@@ -124,17 +123,17 @@ class Breaker:
         self._in_doubt = False
 
     def count_attempts(self, most: int, phase: str) -> int:
-        """Return the maximum attempts at a call of this phase; ``most`` is the maximum without the breaker.
+        """Return how often a call of this phase is tried: ``most`` times, or less often when it is optional.
 
-        An optional call leaves its last attempt to the next call, which shows whether the backend is down or only the
-        optional prompt fails. So both calls together ask a backend that is down only as often as one call alone.
+        An optional call is tried once less, and after its failure any call only once, until one is answered. So both
+        together ask a backend that is down only as often as one call alone would.
         """
         if self._in_doubt:
             return 1
         return max(1, most - 1) if phase in OPTIONAL_PHASES else most
 
     def note_loss(self, error: TransientBackend, phase: str = "") -> None:
-        """Count a call of which every attempt was lost. Raises ``BackendUnusable`` at the limit."""
+        """Count a call that failed in every attempt. Raises ``BackendUnusable`` after ``limit`` such calls in a row."""
         with self._lock:
             self._in_doubt = self._in_doubt or phase in OPTIONAL_PHASES
             self._lost += 1
@@ -147,10 +146,10 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:
-    """Makes up to ``ATTEMPTS`` attempts, with random exponential waits that respect a provider's retry-after.
+    """Tries a call up to ``ATTEMPTS`` times, with random, growing waits, none shorter than the provider asks for.
 
-    A prompt that is too long and a session that cannot be resumed are not tried again; ``Breaker.count_attempts`` says
-    when a call is tried less often.
+    A prompt that is too long and a session that cannot be resumed are not tried again. ``Breaker.count_attempts`` may
+    allow fewer attempts.
     """
 
     send: SendOnce
@@ -192,22 +191,22 @@ class Retried:
 
 
 class Send(Protocol):
-    """A function that answers a prompt, with further attempts where they help."""
+    """A function that answers a prompt, and tries a failed call again where that may help."""
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Send the prompt and return the reply. Raises the errors of ``ports.Ask``."""
+        """Send the prompt and return the reply. Raises the error of the last attempt, and ``BudgetSpent`` at a cap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledgered:
-    """The ``ports.Ask`` of one role: answers a prompt from the ledger, or sends it.
+    """Answers a prompt with the reply stored in the ledger, or else sends it; the ``ports.Ask`` of one role.
 
     Two threads that ask the same prompt at once share one call: the second waits for the reply to the first.
     """
 
     role: Role
     model: str
-    """The name under which replies are stored."""
+    """The backend and model under which replies are stored in the ledger, such as "claude:opus"."""
     ledger: Ledger
     send: Send
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -244,18 +243,18 @@ class Recorded:
 
     role: Role
     model: str
-    """The name under which replies are stored."""
+    """The backend and model under which replies are stored in the ledger, such as "claude:opus"."""
     backend: Backend
     ledger: Ledger
     clock: Clock
     redactor: Redactor | None = None
-    """Removes secrets from prompts, replies and error messages, or None when there can be no secrets."""
+    """Removes secrets from prompts, replies and error messages; None removes nothing."""
     versions: Mapping[Role, str] = field(default_factory=dict)
-    """The version of each role's command line, as far as it was checked."""
+    """The version of each role's agent CLI, stored with its replies; a role whose CLI was not asked is absent."""
     _told: HoldsReplies | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Find out, once, whether the backend must be told when a reply is stored."""
+        """Find out once whether the backend keeps copies of its replies, to be deleted when the ledger has them."""
         object.__setattr__(self, "_told", self.backend if isinstance(self.backend, HoldsReplies) else None)
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
@@ -295,9 +294,9 @@ class Recorded:
 
 
 def _send(backend: Backend, prompt: Prompt) -> Reply:
-    """Give an assignment to the backend's agent, or any other prompt to its model; return the reply.
+    """Let the backend's agent work when the prompt is an ``Assignment``, else ask its model; return the reply.
 
-    A reply that the backend cannot read is a lost call like any other: it is counted, and does not end the night.
+    A reply that cannot be parsed raises ``BadReply``, so it is counted as a lost call and does not end the night.
     """
     if isinstance(prompt, Assignment):
         if not isinstance(backend, Agent):
@@ -314,7 +313,7 @@ def _send(backend: Backend, prompt: Prompt) -> Reply:
 
 
 def _require_finished(reply: Reply, prompt: Prompt) -> None:
-    """Raise ``BudgetSpent`` for an agent's run that the cap on minutes cut short: it says nothing about the agent."""
+    """Raise ``BudgetSpent`` when the cap on minutes cut an agent's run short: the run must not count as a failure."""
     left = prompt.within.seconds
     if left is None or not isinstance(reply, Trajectory) or reply.ending is not Ending.OUT_OF_TIME:
         return

@@ -24,7 +24,7 @@ class SystemClock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait for some seconds. Raises ``Interrupted`` once the clock is stopped."""
+        """Wait for ``seconds``. Raises ``Interrupted`` at once when the clock is stopped."""
         if self._stopped.wait(seconds):
             raise Interrupted("the night was stopped")
 
@@ -44,7 +44,7 @@ class SystemZone(tzinfo):
     """The local time zone as the C library knows it, daylight saving included."""
 
     def utcoffset(self, when: datetime | None) -> timedelta | None:
-        """Return how far a wall time is ahead of UTC; of two equal wall times, ``fold`` chooses one."""
+        """Return local time minus UTC at a local time; ``fold`` tells apart the hour that comes twice in autumn."""
         return None if when is None else when.replace(tzinfo=None).astimezone().utcoffset()
 
     def dst(self, when: datetime | None) -> timedelta | None:  # noqa: ARG002
@@ -52,9 +52,9 @@ class SystemZone(tzinfo):
         return None
 
     def tzname(self, when: datetime | None) -> str | None:
-        """Return the abbreviation of the zone's name at that time."""
+        """Return the abbreviation of the zone's name at that time, such as "CEST"."""
         return None if when is None else when.replace(tzinfo=None).astimezone().tzname()
 
     def fromutc(self, when: datetime) -> datetime:
-        """Return the wall time of a time in UTC."""
+        """Return the local time at the time ``when``, which is in UTC."""
         return datetime.fromtimestamp(when.replace(tzinfo=UTC).timestamp()).replace(tzinfo=self)  # noqa: DTZ006  wall time is asked for

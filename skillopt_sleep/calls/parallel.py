@@ -26,18 +26,18 @@ RESERVE = 256 * 2**20
 LIMIT, USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
 """Files with a container's memory limit and the memory that the container uses."""
 CALM = 10
-"""Number of answers in a row after which the limit on calls in flight rises by one."""
+"""After this many successful calls in a row, one more call may be in flight."""
 GROWING = 3.0
-"""Seconds in which a new process takes its memory; until then, the limiter treats that memory as taken."""
+"""Seconds for which the memory of a newly started process counts as taken, because it does not use all of it yet."""
 
 
 class Pool:
     """A ``ports.Parallel`` with at most ``workers`` threads.
 
     When the work on one item raises an error, no other item is started; running ones finish, because their replies are
-    paid for and stored. Then the most serious error is raised, or that of the earliest item. Only ``Awaiting`` ends
-    nothing: all items are worked on, and the error that counts most missing answers is raised at the end. An interrupt
-    of the waiting thread calls ``on_interrupt``, which must end the running items, and is passed on.
+    paid for and stored. Then a ``FatalBackend`` is raised, or else the error of the earliest item. ``Awaiting`` (a
+    person has to answer) stops no other item; the one with most missing answers is raised at the end. An interrupt of
+    the waiting thread calls ``on_interrupt``, which must end the running items, and is raised again.
     """
 
     def __init__(
@@ -99,9 +99,8 @@ def read_free_memory() -> int:
 class Limiter:
     """Allows 1 to ``most`` calls in flight: half as many after an overload, one more after ``CALM`` answers in a row.
 
-    Each call takes ``footprint`` bytes of memory on this machine; only as many run as fit into the ``free`` memory, but
-    always one. ``before_wait`` is called with the seconds of each wait before the wait begins; its errors are passed
-    on.
+    Each call takes ``footprint`` bytes of memory on this machine; as many run as fit into the bytes that ``free()``
+    returns, but always one. ``before_wait`` gets the seconds of each wait before it begins, and may raise an error.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class Limiter:
         self._changed = threading.Condition()
 
     def enter(self) -> None:
-        """Wait for a slot, and until a provider's retry-after has passed."""
+        """Wait until one more call may run, and until a wait that the provider asked for has passed."""
         while True:
             with self._changed:
                 wait = self._not_before - self._clock.monotonic()
@@ -140,7 +139,7 @@ class Limiter:
             self._clock.sleep(wait)
 
     def leave(self, error: BaseException | None) -> None:
-        """Free the slot, and adapt the limit to how the call ended."""
+        """Give the call's slot back, and change the number of allowed calls according to how the call ended."""
         with self._changed:
             self._in_flight -= 1
             if isinstance(error, RateLimited | Overloaded):
@@ -156,7 +155,7 @@ class Limiter:
             self._changed.notify()
 
     def _has_room(self) -> bool:
-        """Tell whether the memory for one more call is free, after what recently started calls will still take."""
+        """Tell whether memory is free for one more call, besides what recently started processes will still take."""
         if not self._footprint or not self._in_flight:
             return True
         now = self._clock.monotonic()
@@ -167,12 +166,12 @@ class Limiter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limited:
-    """Sends a call while the call occupies a slot of the limiter."""
+    """Sends a call when the limiter has a slot for it, and gives the slot back afterwards."""
 
     limiter: Limiter
     send: SendOnce
     admit: Callable[[Prompt], Prompt] = lambda prompt: prompt
-    """Prepares the prompt for being sent now; its errors are passed on."""
+    """Called with the prompt right before it is sent; adds a time limit, or raises an error to prevent the call."""
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
         """Wait for a slot, then send the prompt and return the reply."""
