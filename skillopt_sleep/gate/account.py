@@ -1,6 +1,6 @@
-"""Records what was tried: trials, evidence rows, and how many rules were proven and how many may be so by chance.
+"""Records what the gate tried: one evidence row per rollout, and how many proven rules may be useless.
 
-An evidence row records one rollout, so that every figure of a report can be traced and recounted.
+The evidence rows are there so that every figure of a report can be traced and recounted.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import Origin, Split, TaskRecord
 
 ALPHA = 0.05
-"""The accepted chance that a useless rule is shown as promising."""
+"""The accepted chance that a rule without effect is shown as promising."""
 SURE = 0.95
-"""The confidence of the account's upper limit on useless rules: the quantile of a Poisson distribution."""
+"""The confidence of ``Account.at_most``, the upper limit on the number of useless rules among the accepted ones."""
 
 SCHEMA_VERSION = 1
 """The version of the format of evidence rows."""
@@ -35,7 +35,7 @@ class Tried(Struct, frozen=True, kw_only=True):
     night: str
     """The night that first tried the rule."""
     k: int
-    """The score that proves the rule."""
+    """The score (wins minus twice the losses) at which the rule counts as proven."""
     verdict: Verdict
     """The latest verdict on the rule."""
 
@@ -46,19 +46,19 @@ class Account(Struct, frozen=True, kw_only=True):
     tried: int = 0
     accepted: int = 0
     by_chance: float = 0.0
-    """The expected number of useless rules proven by chance: the sum of the error bounds of all rules tried."""
+    """The expected number of rules without effect that luck proves: the sum of ``exact_error`` over all tried rules."""
     k: int = PROMISING
-    """The score from which a rule is promising."""
+    """The score (wins minus twice the losses) from which a rule is shown as promising."""
     at_most: int = 0
     """An upper limit on the useless rules among the accepted ones; exceeded in at most 5 % of cases."""
 
 
 def compute_account(tried: Sequence[Tried]) -> Account:
-    """Compute the account of the rules that were tried; every rule counts once, however often it was looked at.
+    """Count the rules that were tried and accepted, and estimate how many of the accepted ones are useless.
 
-    A useless rule is proven with a chance of at most ``exact_error`` of its score. The number of rare, nearly
-    independent events is Poisson distributed (Le Cam 1960), so the 95 % quantile for the sum of these bounds limits the
-    number of useless rules that are proven.
+    A rule counts once, however many nights tried it. A useless rule is proven with a chance of at most ``exact_error``
+    of its score. The number of rare, nearly independent events is Poisson distributed (Le Cam 1960), so the 95 %
+    quantile for the sum of these chances limits the number of useless rules that are proven.
     """
     accepted = sum(life.verdict is Verdict.ACCEPT for life in tried)
     by_chance = math.fsum(exact_error(life.k) for life in tried)
@@ -89,7 +89,7 @@ class Arm(enum.StrEnum):
 
 
 class Position(Struct, frozen=True, kw_only=True):
-    """How often a judge that saw both answers of a pair in one call preferred the first or the second answer."""
+    """How often a judge, shown both answers of a pair in one call, preferred the first or the second one."""
 
     first: int = 0
     second: int = 0
@@ -105,7 +105,7 @@ class Position(Struct, frozen=True, kw_only=True):
 
     @property
     def chance(self) -> float:
-        """The probability that a judge with no preference for a place splits its verdicts at least as unevenly."""
+        """The chance that a judge without a bias for one place prefers first or second answers at least as often."""
         return chance_as_uneven(self.first, self.second)
 
 
@@ -124,20 +124,20 @@ class Trial(Struct, frozen=True, kw_only=True):
     unconfirmed: tuple[str, ...] = ()
     """Ids of the tasks that an accepted edit lost tonight and that could not be replayed again to confirm the loss."""
     losses_before: int = 0
-    """The number of pairs that an accepted edit lost in earlier nights, which are not replayed again."""
+    """The number of pairs that an accepted edit lost in earlier nights; they are not replayed to confirm the loss."""
     tally: Tally | None = None
-    """The counts of the edit's pairs over all nights; None when the gate does not decide by pairs."""
+    """The counts of wins, losses and ties over all nights; None when the gate compares means instead of pairs."""
     k: int | None = None
     cut: str = ""
-    """The spending cap that ended the trial for tonight; "" when no cap did."""
+    """The spending cap that ended the trial early tonight, as a sentence; "" when no cap did."""
     results: tuple[Result | None, ...] = ()
-    """The outcome of each pair; None for a pair without one."""
+    """Win, loss or tie of each pair, as seen by the candidate; None for a pair that could not be measured."""
     firsts: tuple[Arm | None, ...] = ()
-    """For each pair the arm whose answer the judge saw first; None for a pair whose answers no call showed together."""
+    """For each pair, the arm whose answer the judge saw first; None unless one call showed it two different answers."""
 
     @property
     def position(self) -> Position:
-        """How often the answer shown first, and the one shown second, won the pairs that a judge saw in one call."""
+        """Of the pairs judged in one call, how many the first answer won, how many the second won, and the ties."""
         seen = zip(self.firsts, self.results, strict=True)
         judged = [(first, result) for first, result in seen if first is not None and result is not None]
         decided = [(first, result) for first, result in judged if result is not Result.TIE]
@@ -146,7 +146,7 @@ class Trial(Struct, frozen=True, kw_only=True):
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The ids of the tasks with at least one measured pair."""
+        """The ids of the tasks with at least one pair whose two replays were both scored."""
         pairs = zip(self.baseline, self.candidate, strict=True)
         return tuple(dict.fromkeys(old.task_id for old, new in pairs if old.score and new.score))
 
@@ -161,11 +161,11 @@ class EvidenceRow(Struct, frozen=True, kw_only=True):
     split: Split
     arm: Arm
     candidate: str
-    """The digest of the documents under which the task was replayed."""
+    """The digest of the documents that the agent had in this rollout, whichever arm it belongs to."""
     sample: int
     """The number of this rollout among the repeated rollouts of its task, counted from 0."""
     hard: float | None
-    """The score for pass or fail. ``hard``, ``soft`` and ``rationale`` are None when a failed call lost the rollout."""
+    """The pass-or-fail score; like ``soft`` and ``rationale``, it is None when a failed call lost the rollout."""
     soft: float | None
     rationale: str | None
     response_head: str
@@ -178,7 +178,7 @@ class EvidenceRow(Struct, frozen=True, kw_only=True):
     origins: tuple[Origin, ...]
     """The sessions, and the user's own words in them, that the task comes from."""
     judged_first: Arm | None = None
-    """The arm whose answer the judge saw first, on the candidate's row only; None when no call showed both answers."""
+    """The arm whose answer the judge saw first; set only in candidate rows of pairs judged in one call, else None."""
 
 
 def evidence_row(
@@ -206,7 +206,7 @@ def evidence_row(
 
 
 def chance_as_uneven(one: int, other: int) -> float:
-    """Compute the chance that fair coins split at least as unevenly: the two-sided exact binomial test."""
+    """Compute the chance that ``one + other`` fair coins split at least this unevenly (two-sided binomial test)."""
     n = one + other
     tail = sum(math.comb(n, i) for i in range(min(one, other) + 1))
     return min(1.0, 2 * tail * 0.5**n)

@@ -1,9 +1,9 @@
 """Checks the measurement itself: how noisy replays are, whether they are biased, and which gain could be shown.
 
-Two replays of a task under the same documents and model are what a candidate that changes nothing would get. How often
-replays of different nights differ is the noise that a real edit must exceed. If the later replay is better more often
-than by chance, so is the arm that is replayed later. Replays of one night may share more (the hour, the load of the
-service), so they are counted apart. The answer a judge is shown first is drawn at random, so it must win half of the
+Two replays of a task under the same documents and model show what a candidate without any effect would get. How often
+replays of different nights differ is the noise that a real edit must exceed. Replays of one night share the hour and
+the load of the service, so they are counted apart. If later replays win more often than luck explains, the arm that is
+replayed later has an unfair advantage. The answer a judge is shown first is drawn at random, so it must win half of the
 decided pairs. ``smallest_detectable_gain`` adds up the chances of the exact rule without simulation. See docs/gate.md.
 """
 
@@ -32,24 +32,24 @@ from skillopt_sleep.model.call import Spend
 from skillopt_sleep.model.rollout import GateMetric, Score, combine
 
 ENOUGH = 10
-"""The least number of replays repeated on another night from which the estimated noise is usable."""
+"""The least number of repeats (further nights that replayed a task) from which the noise estimate is used."""
 
 SUSPICIOUS = 0.01
-"""The probability of a result by luck below which the result is reported as a bias."""
+"""An imbalance that luck produces with a smaller chance than this is reported as a bias of the measurement."""
 
 ON_REQUEST = "audit-"
-"""Prefix of the name of an A/A test that the user started; the time follows, as in the name of every night."""
+"""The prefix, before the time, of the name of an A/A test that the user started; a night's name is the time alone."""
 
 WEEK = 7
 
 RELIABLY = 0.8
-"""The least chance of acceptance at which a gain counts as detectable."""
+"""A gain counts as detectable when the gate accepts an edit with this gain with at least this chance."""
 
 MOST_DIFFER = 0.5
 """The largest share of pass-or-fail replay pairs that can differ by luck, reached at a pass rate of one half."""
 
 State = tuple[int, int]
-"""The score and the number of losses of a trial; the number of wins follows from them."""
+"""The score (wins minus twice the losses) and the number of losses of a trial; the wins follow from these two."""
 
 
 class BaseReplay(Struct, frozen=True, kw_only=True):
@@ -63,12 +63,12 @@ class BaseReplay(Struct, frozen=True, kw_only=True):
     phase: str
     """The purpose of the replay, train or val; the two are judged in different ways."""
     sample: int
-    """The number of the replay among the replays of its task within a night."""
+    """The number that tells this replay from the other replays of its task in the same night."""
     hard: float
     soft: float
 
     def value(self, metric: GateMetric, mixed_weight: float) -> float:
-        """Return the score under the gate's metric, as one number."""
+        """Return the score as one number: pass-or-fail, graded, or a mix of the two, as the gate metric says."""
         return combine(Score(hard=self.hard, soft=self.soft), metric, mixed_weight)
 
 
@@ -79,7 +79,7 @@ class NoiseReport(Struct, frozen=True, kw_only=True):
     """The number of nights beyond the first in which a task was replayed, summed over the tasks."""
     tasks: int = 0
     differ: float | None = None
-    """The share of pairs of replays of one task whose scores differ by more than the gate's margin."""
+    """The share of replay pairs of one task whose scores differ by more than the gate ignores (0; grades: 0.1)."""
     flips: float | None = None
     """The share of pairs of replays of one task in which one replay passes and the other fails."""
     sd: float | None = None
@@ -90,24 +90,23 @@ class NoiseReport(Struct, frozen=True, kw_only=True):
     position: Position = Position()
     val_tasks: int = 0
     k: int = 0
-    """The score that accepts an edit."""
+    """The score (wins minus twice the losses) that accepts an edit."""
     tonight: int | None = None
-    """The smallest gain, in percentage points, accepted tonight with a chance of 80 %; None when there is none."""
+    """The smallest gain, in percentage points, accepted tonight with a chance of 80 %; None when no gain is."""
     in_a_week: int | None = None
-    """The smallest gain, in percentage points, accepted within a week with a chance of 80 %; None when there is none.
-    """
+    """The smallest gain, in percentage points, accepted within a week with a chance of 80 %; None when no gain is."""
     repeats_same_night: int = 0
     differ_same_night: float | None = None
-    """The share ``differ``, for two replays within one night."""
+    """The share of replay pairs with different scores, as in ``differ``, for two replays within one night."""
 
     @property
     def known(self) -> bool:
-        """Whether enough replays were repeated to state the noise."""
+        """Whether at least ``ENOUGH`` replays were repeated, so that the noise can be stated."""
         return self.differ is not None and self.repeats >= ENOUGH
 
     @property
     def drift(self) -> float:
-        """The probability that equally good replays split at least as unevenly into earlier and later winners."""
+        """The chance that luck alone splits the wins between earlier and later replays at least this unevenly."""
         return chance_as_uneven(self.later_better, self.later_worse)
 
 
@@ -117,7 +116,7 @@ class AATest(Struct, frozen=True, kw_only=True):
     tasks: int
     tally: Tally
     k: int
-    """The score that would have accepted the unchanged files."""
+    """The score (wins minus twice the losses) at which the gate would have accepted the unchanged files."""
     verdict: Verdict
     why: str
     spend: Spend
@@ -134,10 +133,10 @@ def measure_noise(
     val_tasks: int,
     k: int,
 ) -> NoiseReport:
-    """Return the estimated noise, a possible bias, and the smallest gain that could be shown.
+    """Estimate how noisy and how biased replays are, and the smallest gain that the gate would notice.
 
-    A task's weight is its number of replays beyond the first. No two pairs of an earlier and a later replay share a
-    replay, so they count as independent. Without val tasks, or with too few repeats, no gain is stated.
+    A task weighs as much as it has replays beyond the first. Each replay is in at most one pair of an earlier and a
+    later replay, so these pairs are independent. Without val tasks, or with too few repeats, the gains are None.
     """
     same_night, alike = _group_repeats(replays)
     repeats = sum(len(group) - 1 for group in alike)
@@ -171,9 +170,10 @@ def measure_noise(
 
 
 def _group_repeats(replays: Iterable[BaseReplay]) -> tuple[list[list[BaseReplay]], list[list[BaseReplay]]]:
-    """Group replays that differ by luck alone, in order: the replays within one night, and the first of each night.
+    """Group the replays of a task under equal documents: those within a night, and the first ones of all nights.
 
-    Each group has two or more replays. Within a night only val replays count: equal training answers are judged once.
+    Each group has two or more replays, in order of time. Groups within a night hold only val replays, because equal
+    answers to training tasks are judged only once.
     """
     groups: defaultdict[tuple[str, str, str, str], list[BaseReplay]] = defaultdict(list)
     for replay in replays:
@@ -187,18 +187,18 @@ def _group_repeats(replays: Iterable[BaseReplay]) -> tuple[list[list[BaseReplay]
 
 
 def _moment(replay: BaseReplay) -> tuple[str, str, int]:
-    """Return a sort key by time: the time is the name of a night, and follows ``ON_REQUEST`` in that of an A/A test."""
+    """Return a key that sorts replays by the time in the name of their night, which A/A tests have after a prefix."""
     return replay.night.removeprefix(ON_REQUEST), replay.night, replay.sample
 
 
 def _pair_up(group: Sequence[BaseReplay]) -> Iterable[tuple[BaseReplay, BaseReplay]]:
-    """Pair the first half of the replays with the second half, each replay once, so that a slow drift shows."""
+    """Pair the first half of the replays with the second half (of four: 1 with 3, 2 with 4) to show a slow drift."""
     half = len(group) // 2
     return zip(group[:half], group[len(group) - half :], strict=True)
 
 
 def _share(alike: Sequence[Sequence[BaseReplay]], holds: Callable[[BaseReplay, BaseReplay], bool]) -> float | None:
-    """Return how often ``holds`` is true of two replays of a task: a weighted mean over tasks, or None without any."""
+    """Return the share of replay pairs of a task for which ``holds`` is true, averaged over tasks, or None."""
     if not alike:
         return None
     shares = [_mean([holds(one, other) for one, other in itertools.combinations(group, 2)]) for group in alike]
@@ -224,10 +224,11 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def smallest_detectable_gain(differ: float, tasks: int, k: int, *, nights: int = 1) -> int | None:
-    """Return the smallest gain, in percentage points, that is accepted with a chance of ``RELIABLY``, or None.
+    """Return the smallest gain in percentage points that is accepted with a chance of ``RELIABLY``; None if none is.
 
-    ``differ`` is how often two replays under the same documents differ. After its first night an edit gets pairs of
-    half of the tasks, because others are tried too. Over all nights an edit gets at most ``PAIRS_A_LIFE`` pairs.
+    ``differ`` is how often two replays under the same documents differ, ``k`` the score that accepts an edit. Each
+    night replays ``tasks`` tasks; after its first night an edit gets only half of them, because others are tried too.
+    Over all nights an edit gets at most ``PAIRS_A_LIFE`` pairs.
     """
 
     def reliable(points: int) -> bool:
@@ -247,11 +248,11 @@ def smallest_detectable_gain(differ: float, tasks: int, k: int, *, nights: int =
 
 
 def pair_rates(differ: float, gain: float) -> tuple[float, float]:
-    """Return the chances that a pair is won, and lost, by an edit that raises the pass rate of a task by ``gain``.
+    """Return the chances to win a pair, and to lose it, of an edit that raises the pass rate of a task by ``gain``.
 
-    Two replays of a task with pass rate p differ with chance 2p(1 - p); of the two solutions for p the lower one is
-    used, because there is less to gain above it. Grades may differ more often than any p explains: then half of the
-    differing pairs are won and half lost, shifted by half of the gain.
+    ``differ`` is how often two replays without the edit differ: with chance 2p(1 - p) at pass rate p; of the two
+    solutions for p the lower one is used, because there is less to gain above it. Grades may differ more often than any
+    p explains: then half of the differing pairs are won and half lost, shifted by half of the gain.
     """
     if differ > MOST_DIFFER:
         return min((differ + gain) / 2, 1.0), max((differ - gain) / 2, 0.0)
@@ -265,11 +266,11 @@ def _pass_rate(differ: float) -> float:
 
 
 def chance_in_nights(nights: int, win: float, loss: float, k: int, tasks: int, *, later: int | None = None) -> float:
-    """Compute the chance that a new edit is accepted within ``nights`` of ``tasks`` val tasks, if no other edit waits.
+    """Compute the chance that a new edit is accepted within some nights if no other edit waits for its tasks.
 
-    ``win`` and ``loss`` are the chances of a pair; ``later`` is the number of tasks from the second night on. Each
-    night runs as a trial does, pair by pair. The limit of pairs over all nights is not applied: see
-    ``chance_in_pairs``.
+    ``win`` and ``loss`` are the edit's chances to win or lose a pair, ``k`` the score that accepts it, ``tasks`` the
+    val tasks of the first night and ``later`` those of every other night (the same if None). The limit of pairs over
+    all nights is not applied: see ``chance_in_pairs``.
     """
     open_: Mapping[State, float] = {(0, 0): 1.0}
     accepted = 0.0
@@ -280,7 +281,7 @@ def chance_in_nights(nights: int, win: float, loss: float, k: int, tasks: int, *
 
 
 def chance_in_pairs(win: float, loss: float, k: int, pairs: int) -> float:
-    """Compute the chance that an edit is accepted within this number of pairs, however many nights they take."""
+    """Compute the chance that an edit reaches the accepting score ``k`` within ``pairs`` pairs, over many nights."""
     open_: Mapping[State, float] = {(0, 0): 1.0}
     accepted = 0.0
     for _ in range(pairs):
@@ -292,7 +293,7 @@ def chance_in_pairs(win: float, loss: float, k: int, pairs: int) -> float:
 def _night(
     begun: Mapping[State, float], win: float, loss: float, k: int, tasks: int
 ) -> tuple[Mapping[State, float], float]:
-    """Return the undecided states after one night, with their chances, and the chance of acceptance in this night."""
+    """Return the chances of all states (score, losses) still undecided after one more night, and that of acceptance."""
     waiting = begun
     over: list[Mapping[State, float]] = []
     accepted = 0.0
@@ -317,7 +318,7 @@ def _night(
 def _begin_pairs(
     under_way: Mapping[int, Mapping[State, float]], k: int, pairs: int, left: int
 ) -> tuple[Mapping[State, float], dict[int, Mapping[State, float]]]:
-    """Return the states that stop for tonight, and the states with running pairs by the number of these pairs."""
+    """Split states (score, losses) into those that end the night and those that begin pairs, by how many at once."""
     by_size: defaultdict[int, list[Mapping[State, float]]] = defaultdict(list)
     for promised, states in under_way.items():
         if promised:
@@ -338,7 +339,7 @@ def _merge(parts: Sequence[Mapping[State, float]]) -> dict[State, float]:
 
 
 def _after_a_pair(open_: Mapping[State, float], win: float, loss: float, k: int) -> tuple[Mapping[State, float], float]:
-    """Return the undecided states after one more pair, with their chances, and the chance that it brings acceptance."""
+    """Return the chances of all states (score, losses) still undecided after one more pair, and that of acceptance."""
     after: defaultdict[State, float] = defaultdict(float)
     accepted = 0.0
     for (score, losses), chance in open_.items():
@@ -356,7 +357,7 @@ def _after_a_pair(open_: Mapping[State, float], win: float, loss: float, k: int)
 
 @functools.lru_cache(maxsize=10_000)
 def _decide(state: State, k: int) -> Verdict:
-    """Return the verdict on a state, cached because one computation asks for the same states thousands of times."""
+    """Return the verdict on a state (score, losses), cached because a computation asks for the same ones very often."""
     return decide(_tally(state), k)
 
 

@@ -1,4 +1,4 @@
-"""Measures pairs: one task under the base and under a rule on top of it, replayed together and judged blind.
+"""Measures pairs: one task replayed with the documents in use and with one rule added to them, then judged blind.
 
 A pair whose replays cannot be compared fairly (lost, of different models, hours apart) is missing, never a tie.
 """
@@ -26,9 +26,9 @@ from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.optimizer.replay import Attempt, Models, answer, find_judge
 
 SITTING = timedelta(hours=6)
-"""The longest time between the two answers of a pair; after a longer time the service may have changed."""
+"""The longest time allowed between the two answers of a pair; after more time the service may have changed."""
 NO_VERDICT = (BadReply, EmptyReply, TooLong)
-"""Errors of a judge that come from what it was shown, not from the connection; such an error may hide a loss."""
+"""Errors of a judge caused by what it was shown, not by the connection; a rule that provokes one may hide a loss."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,14 +38,14 @@ class PairedPlan(Struct, frozen=True, kw_only=True):
     """The settings of a paired trial."""
 
     k: int
-    """The score that accepts an edit."""
+    """The score (wins minus twice the losses) that accepts an edit."""
     metric: GateMetric
     mixed_weight: float
     seed: int
     first_sample: int
-    """The sample number of the first round; each round and night uses other numbers, so it reuses no cached replies."""
+    """The sample number of tonight's first round; other nights use other numbers, so no cached reply is used again."""
     apart: int = 0
-    """Added to a candidate's sample number, so that documents equal to the baseline's do not get its cached replies."""
+    """A number added to the sample of each candidate replay, so that it never gets a cached reply of the baseline."""
 
 
 class PairRow(Struct, frozen=True, kw_only=True):
@@ -55,11 +55,11 @@ class PairRow(Struct, frozen=True, kw_only=True):
     baseline: ReplayResult
     candidate: ReplayResult
     first: Arm | None
-    """The arm whose answer the judge saw first; None when the judge did not see both answers in one call."""
+    """The arm whose answer the judge saw first; None unless one call showed it two different answers."""
     result: Result | None
-    """The outcome for the candidate; None when a failed call lost a replay or the judge's verdict."""
+    """Win, loss or tie, as seen by the candidate; None when a replay or the verdict on the pair is missing."""
     undecided: bool = False
-    """Whether the judge found that an answer stops before the decision in question; such a pair does not count."""
+    """Whether the judge found that an answer stops before the behaviour in question; such a pair does not count."""
     unjudged: bool = False
     """Whether the judge had both answers and gave no readable verdict."""
     gain: float = 0.0
@@ -67,7 +67,7 @@ class PairRow(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, baseline: ReplayResult, candidate: ReplayResult, *, metric: GateMetric, mixed_weight: float) -> PairRow:
-        """Return the row of two replays of one task, with their scores compared under the gate metric."""
+        """Compare the scores of two replays of one task under the gate metric and return them as a row."""
         before, after = (value_of(arm, metric, mixed_weight) for arm in (baseline, candidate))
         row = cls(task_id=baseline.task_id, baseline=baseline, candidate=candidate, first=None, result=None)
         if before is None or after is None:
@@ -77,7 +77,7 @@ class PairRow(Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> Result | Lost:
-        """The result of the pair, or the part of the pair that was lost."""
+        """Win, loss or tie; or, for a pair without result, what is missing: a replay, both, or the judge's verdict."""
         if self.result is not None:
             return self.result
         if self.unjudged:
@@ -110,10 +110,10 @@ def measure_rules(
     known: MutableMapping[tuple[str, int], ReplayResult],
     phase: str = "val",
 ) -> list[PairRow]:
-    """Replay each (candidate, task, sample) and, once for each task and sample, the baseline; then judge the pairs.
+    """Replay each (candidate, task, sample) of ``wave``, and the baseline once per task and sample; judge the pairs.
 
-    ``known`` are tonight's earlier replays of the baseline; new ones are added to it. Returns the rows up to the first
-    pair that a cap did not pay for, in order; raises ``BudgetSpent`` when there are none.
+    ``known`` holds tonight's earlier replays of the baseline; new ones are added to it. Returns the rows in order, up
+    to the first pair that a spending cap left unpaid; raises ``BudgetSpent`` when not even one pair was paid for.
     """
     attempts: list[Attempt] = []
     asked = set(known)
@@ -139,7 +139,7 @@ def measure_rules(
 
 
 def is_one_sitting(old: ReplayResult, new: ReplayResult) -> bool:
-    """Return whether two answers may be compared: same model and version where known, and at most ``SITTING`` apart."""
+    """Return whether two answers may be compared: same model and version, if known, and at most 6 hours apart."""
     for one, other in ((old.model, new.model), (old.version, new.version)):
         if one and other and one != other:
             return False
@@ -151,7 +151,7 @@ def is_one_sitting(old: ReplayResult, new: ReplayResult) -> bool:
 def _run_while_paid(
     work: Callable[[T], R], items: Sequence[T], parallel: Parallel
 ) -> tuple[list[R], BudgetSpent | None]:
-    """Return the results of the items before the first unpaid one, and the cap that ended the run, or None."""
+    """Do ``work`` for each item until a spending cap stops it; return the results so far and the cap, or None."""
     spent: list[BudgetSpent] = []
 
     def attempt(item: T) -> R | None:
@@ -188,7 +188,7 @@ def _judge_pair(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: 
 def _score(
     task: TaskRecord, old: ReplayResult, new: ReplayResult, first: Arm, models: Models
 ) -> tuple[ReplayResult, ReplayResult, Arm | None]:
-    """Return both replays with scores, and ``first`` if one call showed the judge two different answers, else None."""
+    """Judge both replays; return them and ``first``, or None for ``first`` unless one call showed two answers."""
     judge = find_judge(task, models.judges)
     if old.score is not None or new.score is not None:  # an agent's own ending is already its score
         one, two = (result.score or judge.score(task, result, models.optimizer) for result in (old, new))
@@ -204,7 +204,7 @@ def _score(
 
 
 def _draw_first(task_id: str, new: ReplayResult, seed: int) -> Arm:
-    """Return the arm whose answer the judge sees first, drawn from the pair and the night but not from the answers."""
+    """Return the arm whose answer the judge sees first, drawn by a hash of seed and pair that ignores the answers."""
     coin = hashlib.sha256(f"{seed}:{task_id}:{new.candidate}:{new.sample}".encode()).digest()[0] & 1
     return Arm.CANDIDATE if coin else Arm.BASELINE
 

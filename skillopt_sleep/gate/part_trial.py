@@ -1,7 +1,7 @@
-"""Tries the parts of a document in use: each pair replays a task under the whole document, and under all but one part.
+"""Finds the parts of a document that help or harm: a pair replays a task with the whole document and without one part.
 
 One set of pairs answers two questions, each with its own tally and its own exact error: is the document better with the
-part, or without it? A part that does harm is taken out of the base at once, and the other parts are tried again.
+part, or without it? A harmful part is taken out of the document at once, and the other parts are tried again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from skillopt_sleep.model.call import Expected
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 
 FORECASTS = 18
-"""How many made-up documents a forecast tries; a document with many parts gets fewer."""
+"""How many made-up documents a forecast of the price simulates; a document with many parts gets fewer."""
 FORECAST_PARTS = 400
-"""The most made-up parts that a forecast tries in all, which takes about a second."""
+"""The most parts that a forecast of the price simulates in all; more would take longer than about a second."""
 MARGIN = 1.15
-"""The factor by which a forecast's range extends beyond the cheapest and the dearest of its made-up documents."""
+"""The factor by which the range of a price forecast is wider than from its cheapest to its dearest simulation."""
 
 
 class PartTrial(RuleTrial[TaskT]):
-    """The trial of one part; ``tally`` counts the pairs in favour of taking the part out, ``kept`` of keeping it."""
+    """The trial of one part; ``tally`` counts pairs as seen by the document without it, ``kept`` by the one with it."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class PartTrial(RuleTrial[TaskT]):
         requests: Mapping[str, str],
         touched: Mapping[str, int] | None = None,
     ) -> None:
-        """Order the tasks by the words shared with the part, most first; ``requests`` names each task's request.
+        """Order the tasks by the number of words they share with the part, most first.
 
-        ``touched`` maps the id of a task to the number of words that the task shares with the part.
+        ``touched`` maps the id of a task to that number, ``requests`` to its request, which may win only twice.
         """
         super().__init__(tasks, plan, requests=requests)
         self.kept = Tally()
@@ -53,7 +53,7 @@ class PartTrial(RuleTrial[TaskT]):
 
     @property
     def effect(self) -> Effect:
-        """The effect of the part, as the pairs so far show it."""
+        """What the pairs so far show about the part: it helps, it does harm, neither, or too little was measured."""
         if decide(self.kept, self.plan.k) is Verdict.ACCEPT:
             return Effect.CARRIES
         if decide(self.tally, self.plan.k) is Verdict.ACCEPT:
@@ -68,7 +68,7 @@ class PartTrial(RuleTrial[TaskT]):
         return self.effect in {Effect.CARRIES, Effect.HARMS}
 
     def begin_again(self) -> None:
-        """Put all tasks in line once more, because the base has changed; pairs already counted stay counted.
+        """Line up all tasks anew because another part was taken out of the document; counted pairs stay counted.
 
         Tasks that share most words with the part come first, twice each, so that the noise of the other tasks does not
         hide the effect. The order comes from the texts and the seed, never from a result.
@@ -102,7 +102,7 @@ class PartTrial(RuleTrial[TaskT]):
         return []
 
     def add(self, rows: Sequence[PairRow]) -> None:
-        """Count the outcomes of the first of the chosen pairs, in order, in both tallies."""
+        """Add the rows of the chosen pairs, of which the last may be missing, to both tallies until they decide."""
         del self._legs[0][1][: len(rows)]
         self.rows += rows
         for row in rows:
@@ -121,16 +121,15 @@ class PartTrial(RuleTrial[TaskT]):
 
 
 _TURNED: Mapping[Result | Lost, Result] = {Result.WIN: Result.LOSS, Result.LOSS: Result.WIN}
-"""The outcome of a pair as seen from the other arm: a win is a loss, a loss a win. Other outcomes are the same for both
-arms."""
+"""The outcome of a pair as seen from the other arm: a win is a loss, a loss a win; other outcomes stay the same."""
 
 
 def try_parts(
     parts: Sequence[PartTrial[TaskT]], measure: MeasureAll[TaskT], *, take_out: Callable[[PartTrial[TaskT]], None]
 ) -> None:
-    """Try all parts until none needs or may have another pair; ``take_out`` removes a harmful part from the base.
+    """Replay pairs for all parts until none needs or may have another; ``take_out`` drops a harmful part at once.
 
-    A spent cap ends all trials early and is stored as ``cut`` of each part. Raises ``FatalBackend``.
+    A spent cap ends all trials early; the part's field ``cut`` then names the cap. Raises ``FatalBackend``.
     """
 
     def conclude(decided: RuleTrial[TaskT]) -> None:
@@ -148,9 +147,9 @@ def try_parts(
 
 
 def forecast_price(line_up: Callable[[], Sequence[PartTrial[TaskT]]], *, judged: float, seed: int = 0) -> Expected:
-    """Forecast the calls by trying made-up documents, with few or many effective parts and little or much noise.
+    """Forecast the calls that a trial of all parts takes, by simulations with more or less effect and noise.
 
-    ``line_up`` returns new trials of the real parts and tasks, so texts and policy are the real ones. ``judged`` is the
+    ``line_up`` returns new trials of the real parts and tasks, so texts and order are the real ones. ``judged`` is the
     share of tasks whose score needs a call of a judge.
     """
     runs = max(4, min(FORECASTS, FORECAST_PARTS // max(1, len(line_up()))))
@@ -166,7 +165,7 @@ def forecast_price(line_up: Callable[[], Sequence[PartTrial[TaskT]]], *, judged:
 def _count_calls(
     parts: Sequence[PartTrial[TaskT]], luck: random.Random, *, noise: float, share: float, judged: float
 ) -> int:
-    """Return how many calls a trial takes when a ``share`` of the parts is made to affect a fifth of the tasks."""
+    """Simulate a trial in which a ``share`` of the parts affects a fifth of the tasks; return its number of calls."""
     signs = {id(part): luck.choice((1, 1, -1)) if luck.random() < share else 0 for part in parts}
     drawn = {id(part): luck.sample(part.tasks, len(part.tasks)) for part in parts}
     if luck.choice((True, False)):  # the words of a part tell where it matters, or they do not

@@ -1,4 +1,4 @@
-"""Carries a rule that is not decided yet, with its tally, from night to night.
+"""Carries a rule that is not decided yet, with the counts of its pairs (its tally), from night to night.
 
 A rule that is proposed again in other words, or whose document the user edits, keeps its tally. Each combination of
 backend, model, metric and replay mode has its own tally, which waits while another combination is used.
@@ -35,19 +35,19 @@ CLOSED = (
     "an earlier version tried it together with others, or without counting requests; each rule now has a trial of"
     " its own, and this one begins anew when it is proposed again"
 )
-"""The reason given when a trial that an earlier version of the program began is ended."""
+"""The reason given when a trial that an earlier version of the program began is ended: its counts are of no use."""
 IDLE_PAIRS = 24
 """The number of pairs after which a rule without a net win is dropped: the rule shows no effect, and others wait."""
 TOUCHED_FOR_ANOTHER = 4
-"""The number of tasks sharing words with a rule for each other task that the rule is tried on. Other tasks are few
-because there noise lowers the score more than it raises the score (measured in docs/gate.md)."""
+"""A rule is tried on one unrelated task for this many tasks that share words with it. Unrelated tasks are few because
+their noise lowers the score more than it raises it (measured in docs/gate.md)."""
 GIVE_UP_AT = -4
 """The score at which a rule is dropped at the end of a night. The rule would otherwise fill a place for many nights at
 one pair each, because a round ends at ``PAUSE_AT``. Dropping a rule cannot raise the gate's error."""
 
 
 class Base(Struct, frozen=True, kw_only=True):
-    """The models, metric and replay mode of a tally, and the documents of the tally's latest night."""
+    """The conditions of a tally: models, metric and replay mode, and the documents of its latest night."""
 
     documents: tuple[tuple[DocumentKind, str, str], ...] = ()
     """Kind, path and digest of the text of each document; a tally stays valid when these change."""
@@ -56,12 +56,12 @@ class Base(Struct, frozen=True, kw_only=True):
     optimizer: str = ""
     """Backend and model of the optimizer, which judges the answers."""
     metric: str = ""
-    """The metric's stored key. The number in the key of the mixed metric is the weight of the soft score; rewording the
-    key would lose the tallies stored under it."""
+    """The gate metric as stored: "hard", "soft", or "mixed, 0.3 of it hard", where 0.3 is in truth the soft score's
+    weight; another wording would lose the tallies stored under this one."""
     replay: str = ""
-    """The mode in which tasks are replayed."""
+    """How tasks are replayed: as text in one call, by the agent in an empty folder, or in a copy of the project."""
     scope: str = ""
-    """The scope of sessions that rules are learnt from."""
+    """The sessions that rules are learnt from: those of one project, or all."""
 
     @staticmethod
     def describe_documents(candidate: Candidate) -> tuple[tuple[DocumentKind, str, str], ...]:
@@ -73,12 +73,12 @@ class Base(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """The first sixteen hex digits of a digest of all fields, documents included."""
+        """The first sixteen hex digits of a SHA-256 over all fields, documents included."""
         return sha256(msgspec.json.encode(self))[:16]
 
     @property
     def way(self) -> Base:
-        """A copy without the documents: only the models, the metric, the replay mode and the scope."""
+        """A copy without the documents: what must be equal for two nights to count into one tally."""
         return replace(self, documents=())
 
 
@@ -106,11 +106,11 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     """The night that first tried the rule."""
     kind: DocumentKind
     k: int
-    """The score that proves the rule."""
+    """The score (wins minus twice the losses) that proves the rule."""
     edits: tuple[EditRecord, ...]
     """The rule's edit; several edits only in a bundle that an earlier version stored."""
     groups: tuple[str, ...]
-    """Groups and ids of the tasks that the rule was written from (groups may merge); it is not tried on them."""
+    """Groups of near-duplicates, or ids, of the tasks that the rule was written from; it is not tried on them."""
     tally: Tally
     on: Base = Base()
     """The models, settings and documents that the tally was measured with."""
@@ -122,17 +122,17 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
     """The requests that the rule was written from, as task groups; empty for a bundle of an earlier version."""
     others: int | None = None
-    """The number of other requests in the archive that can add to the rule's score; None when they were not counted."""
+    """The number of requests in the archive that can still add to the rule's score; None when they were not counted."""
     touched: int = 0
-    """The number of requests, among ``others``, that share words with the rule."""
+    """How many of the requests counted in ``others`` share words with the rule."""
     parked: tuple[Parked, ...] = ()
-    """The rule's tallies under other models, metrics and replay modes."""
+    """The rule's tallies measured with other models, metrics and replay modes, for when these are used again."""
     promising_at: int = PROMISING
-    """The score from which the rule is shown as promising (from the setting ``alpha``)."""
+    """The score (wins minus twice the losses) from which the rule is shown as promising; from the setting ``alpha``."""
     wished: bool = False
     """Whether every sentence of the rule follows a standing wish that the user typed: "always", "from now on"."""
     own: tuple[int, int] = (0, 0)
-    """Of the requests that the rule was written from: how many it was tried on, and on how many it was followed."""
+    """How many of the requests that the rule was written from it was tried on, and how often the agent followed it."""
 
     @property
     def rule(self) -> EditRecord:
@@ -146,12 +146,12 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
     @property
     def is_promising(self) -> bool:
-        """Whether the rule would be accepted at the score ``promising_at``: worth a look, but not proven."""
+        """Whether the rule has reached the score ``promising_at``: worth a look, but not proven."""
         return decide(self.tally, self.promising_at) is Verdict.ACCEPT
 
     @property
     def you_said_so(self) -> str:
-        """A sentence about a user's standing wish that the agent always followed and that never lost, else ""."""
+        """A clause on a rule from a standing wish, if always followed: "followed where you said it; worse at ..."."""
         tried, heeded = self.own
         if not (self.wished and 0 < tried == heeded and self._is_harmless):
             return ""
@@ -161,7 +161,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
     @property
     def awaits_sources(self) -> bool:
-        """Whether the rule follows a standing wish, never lost, and was not tried on the requests with the wish."""
+        """Whether a rule from a standing wish, so far without a loss, was not yet tried where the wish was typed."""
         return self.wished and not self.own[0] and self._is_harmless
 
     @property
@@ -171,7 +171,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> int:
-        """How many more requests the archive must hold before the rule can be proven at all."""
+        """How many more requests the archive must hold before the rule can win often enough to be proven."""
         needed = -(-(self.k + self.tally.doubt) // WINS_A_REQUEST) + self.tally.losses
         return 0 if self.others is None else max(0, needed - self.others)
 
@@ -185,14 +185,14 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return f"{more}, and {requests} to try it on"
 
     def seen(self, tasks: Sequence[TaskRecord]) -> frozenset[str]:
-        """Return the groups of the tasks that the rule was written from, by their stored and their current names.
+        """Return the groups of the tasks that the rule was written from, under their stored and their current names.
 
         Pass all tasks there are: a group of which one task is missing may not be recognized.
         """
         return frozenset((*self.groups, *(group_of(task) for task in tasks if task.id in self.groups)))
 
     def unseen(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-        """Return the tasks outside the groups that the rule was written from."""
+        """Return the tasks that the rule was not written from, nor from a near-duplicate of them."""
         seen = self.seen(tasks)
         return tuple(task for task in tasks if group_of(task) not in seen)
 
@@ -205,7 +205,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         """Return unseen tasks to try the rule on: those that share words with it, and a few others, which it may harm.
 
         Return all unseen tasks when no task in the archive shares a word with the rule: its words then do not show what
-        it is about. A stuck rule gets only tasks of new requests.
+        it is about. A rule that ``is_stuck`` gets only tasks of new requests.
         """
         done = frozenset(self.tasks if self.is_stuck else ())
         unseen = tuple(task for task in self.unseen(tasks) if not done & {group_of(task), task.id})
@@ -216,7 +216,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return (*touched, *others[: -(-len(touched) // TOUCHED_FOR_ANOTHER)])
 
     def may_change(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-        """Return unseen tasks that may still add a win: after two tries each, only tasks that the rule touches.
+        """Return unseen tasks that may still add a win: once all were tried twice, only those that the rule touches.
 
         A rule touches the tasks that share words with it, and the tasks that it won or lost before.
         """
@@ -227,7 +227,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         )
 
     def among(self, tasks: Sequence[TaskRecord]) -> PendingEdit:
-        """Return the rule with the current names of requests, and a count of those in ``tasks`` it can be tried on."""
+        """Return the rule with current names of its requests and the number of ``tasks`` it can still be tried on."""
         names = {task.id: group_of(task) for task in tasks}
         renamed = replace(
             self,
@@ -243,7 +243,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return replace(renamed, others=len({group_of(task) for task in may_change}), touched=len(touched))
 
     def after(self, tally: Tally | None, measured: Sequence[str], *, tried: bool) -> PendingEdit:
-        """Return the rule after another night, with its new tally and the tasks measured in that night."""
+        """Return the rule with its new tally and the tasks ``measured`` tonight, counting the night if it was tried."""
         tally = tally or self.tally
         kept = measured if tally.pairs > self.tally.pairs else ()
         return replace(self, tally=tally, tasks=tuple(dict.fromkeys((*self.tasks, *kept))), nights=self.nights + tried)
@@ -251,9 +251,9 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     def with_evidence(self, edit: EditRecord, evidence: Sequence[str], groups: Sequence[str]) -> PendingEdit:
         """Return the rule with further requests as evidence, because an optimizer wrote the same rule from them again.
 
-        The rule keeps its first wording and its tally; when its required score falls from 12 to 9, its error bound is
-        that of 9. The rule is never tried on the second request, nor on the requests it was first written from.
-        Requests after the second do not change the rule, so it can be tried on them.
+        The rule keeps its first wording and its tally. With a second request the score it must reach falls from 12 to
+        9, and luck reaches 9 more often. It is never tried on that request, nor on those it was first written from.
+        Later requests change nothing, so it can be tried on them.
         """
         named = filter(None, (*self.evidence, *evidence))  # one without a name is some request that is not known
         resting = tuple(dict.fromkeys(named)) or self.evidence
@@ -269,7 +269,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         )
 
     def measured_with(self, on: Base) -> PendingEdit:
-        """Return the rule with its tally for tonight's models and settings; a tally for other ones is parked."""
+        """Return the rule with its tally for these models and settings; the tally for others waits in ``parked``."""
         if self.on.way == on.way:
             return replace(self, on=on)
         fitting = next((parked for parked in self.parked if parked.on.way == on.way), Parked(on=on, tally=Tally()))
@@ -283,7 +283,7 @@ class ClosedEdit(Struct, frozen=True, kw_only=True):
     """A rule whose trial has ended for good; the rule is tried again only with new evidence."""
 
     base: str
-    """The hash of the models, settings and documents that the last measurement used."""
+    """The digest of the models, settings and documents that the last measurement used."""
     edit: EditRecord
     why: str
     night: str
@@ -300,10 +300,10 @@ class Dropped(Struct, frozen=True, kw_only=True):
     edit: PendingEdit
     why: str
     final: bool = False
-    """Whether the rule may be tried again only with new evidence."""
+    """Whether the trial has ended for good, so that only new evidence can bring the rule back."""
 
     def close(self, night: str) -> ClosedEdit | None:
-        """Return the record of a rule that needs new evidence to be tried again, or None when it needs none."""
+        """Return a record that bars the rule from trials until there is new evidence; None when it is not barred."""
         if not self.final:
             return None
         life = self.edit
@@ -311,7 +311,7 @@ class Dropped(Struct, frozen=True, kw_only=True):
 
 
 def current_groups(names: Iterable[str], tasks: Iterable[TaskRecord]) -> tuple[str, ...]:
-    """Return the current groups of the tasks that ``names`` names by task id or by group, without duplicates."""
+    """Return the groups that tasks, named by id or by a group, belong to now, without duplicates."""
     groups = {task.id: group_of(task) for task in tasks}
     return tuple(dict.fromkeys(groups.get(name, name) for name in names))
 
@@ -325,7 +325,7 @@ def choose_for_tonight(pending: Sequence[PendingEdit]) -> tuple[PendingEdit, ...
 
 
 def drop_if_over(pending: PendingEdit) -> Dropped | None:
-    """End a rule that its remaining pairs cannot prove or that shows no effect; return None for any other rule.
+    """Return the rule as dropped, with the reason, if more pairs cannot prove it or it shows no effect, else None.
 
     Rules that an earlier version tried together are dropped too, because no tally says which of them helped.
     """
@@ -353,7 +353,7 @@ def drop_if_over(pending: PendingEdit) -> Dropped | None:
 def revive(pending: PendingEdit, live: Candidate) -> tuple[Candidate, EditRecord] | Dropped:
     """Return the documents with the rule applied, and the edit that applied it, or say why the trial cannot continue.
 
-    A rule whose place was below a text that is gone is added at the end.
+    A rule that was to follow a text which is gone is added at the end of the document.
     """
     document = live[pending.kind]
     if document is None:

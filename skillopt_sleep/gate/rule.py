@@ -1,4 +1,4 @@
-"""Decides about a rule: the strict comparison of the SkillOpt paper, and the paired score with its exact error.
+"""Decides whether a rule is accepted: by the score of its pairs, or by the SkillOpt paper's comparison of two means.
 
 Nothing here makes a call. A won pair adds one to the score, a lost pair subtracts two; a rule that reaches the score
 ``k`` is accepted. ``exact_error`` computes how often chance alone gets there; docs/gate.md has the reasons.
@@ -18,14 +18,14 @@ from skillopt_sleep.model.rollout import GateMetric
 MIN_MEASURED_SHARE = 0.8
 """The least share of planned pairs that must be measured for a decision: lost pairs may be the ones that matter."""
 PROMISING = 6
-"""The score from which a rule is shown as promising; 4.96 % of useless rules reach this score by luck."""
+"""The score (wins - 2 x losses) from which a rule is shown as promising; 4.96 % of useless rules reach it by luck."""
 PROVEN = 9
-"""The score that proves a rule based on two or more requests; 1.05 % of useless rules reach this score by luck."""
+"""The score that proves a rule written from two or more requests; 1.05 % of useless rules reach this score by luck."""
 PROVEN_ALONE = 12
-"""The score that proves a rule based on only one request; 0.22 % of useless rules reach this score by luck."""
+"""The score that proves a rule written from only one request; 0.22 % of useless rules reach this score by luck."""
 LEAST_SIZE = 8.0
-"""The least ``Tally.size`` (a betting fortune that starts at 1) of a rule that is accepted, so that many small gains do
-not outweigh a few large harms."""
+"""The least ``Tally.size`` of an accepted rule. The size weighs each gain by its amount (a bet that starts at 1), so
+that many small gains do not outweigh a few large harms."""
 MOST_LOSSES = 6
 """The largest number of lost pairs that a rule may have; one more loss rejects the rule, however many pairs it won."""
 DROP = -6
@@ -35,7 +35,7 @@ PAIRS_A_LIFE = 108
 """The most pairs that the trial of an edit may replay in one night (``PAIRS_A_NIGHT``) and over all nights
 (``PAIRS_A_LIFE``). Both limits only save money; neither of them can raise the chance of a wrong acceptance."""
 GO_ON_AT = 1
-"""The least score at which another round of pairs in the same night is worth its price."""
+"""The least score at which another round (every task once more) in the same night is worth its price."""
 PAUSE_AT = -2
 """The score at which the trial of an edit stops for the night in the middle of a round: one loss without a win.
 
@@ -44,7 +44,7 @@ edit that lifts the pass rate from .3 to .7 is accepted in its first night in 77
 all nights as often.
 """
 GRADED_MARGIN = 0.1
-"""The difference that two graded scores must exceed to count; smaller differences are the judge's inconsistency."""
+"""The difference that two graded scores (0 to 1) must exceed to count; smaller ones are the judge's inconsistency."""
 ROUNDING = 1e-9
 """The tolerance for rounding errors when grades are compared: as floats, 0.4 - 0.3 exceeds 0.1."""
 
@@ -103,7 +103,7 @@ def is_strictly_better(candidate: float, current: float) -> bool:
 
 
 def is_enough_measured(measured: int, planned: int) -> bool:
-    """Return whether enough planned pairs were measured to decide despite the pairs that failed calls lost."""
+    """Return whether at least 80 % of the planned pairs were measured; failed calls may have lost the others."""
     return measured > 0 and measured >= MIN_MEASURED_SHARE * planned
 
 
@@ -168,9 +168,9 @@ def threshold(alpha: float) -> int:
 
 
 def margin_for(metric: GateMetric) -> float:
-    """Return the difference that two scores of one task must exceed to count: 0 under the pass-or-fail metric.
+    """Return the difference that two scores must exceed for a win or a loss: 0 for pass or fail, 0.1 for grades.
 
-    Scores of a judge that knows only pass and fail differ by 1, or by the weight of ``hard``: more than either margin.
+    The margin for grades never hides a change from fail to pass, which moves even a mixed score by more than 0.1.
     """
     return 0.0 if metric is GateMetric.HARD else GRADED_MARGIN
 
@@ -184,10 +184,11 @@ def compare_scores(baseline: float, candidate: float, margin: float) -> Result:
 
 
 def decide(tally: Tally, k: int) -> Verdict:
-    """Accept when score minus ``doubt`` reaches ``k`` and ``size`` is enough; reject at ``DROP`` or too many losses.
+    """Return whether a rule with this tally is accepted, rejected or undecided; ``k`` is the score that accepts it.
 
-    Hidden losses count among the ``MOST_LOSSES`` of an accept, because the exact error allows no more. Ask after every
-    pair: the first answer other than "undecided" is final, and no further pair may be added to the tally.
+    To be accepted, it must reach ``k`` and keep to ``MOST_LOSSES`` even if each missing pair were a loss (``doubt``,
+    ``hidden``), and ``size`` must be enough. ``DROP`` or too many losses reject it. Ask after every pair: the first
+    answer other than "undecided" is final, and no further pair may be added to the tally.
     """
     if tally.score <= DROP or tally.losses > MOST_LOSSES:
         return Verdict.REJECT
@@ -197,7 +198,7 @@ def decide(tally: Tally, k: int) -> Verdict:
 
 
 def choose_threshold(requests: int) -> int:
-    """Return the score that proves a rule based on this number of different requests."""
+    """Return the score that proves a rule: 12 if it was written from one request, 9 if from several different ones."""
     return PROVEN if requests > 1 else PROVEN_ALONE
 
 
@@ -214,7 +215,7 @@ def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
 
     The number is the fewest pairs that could bring a decision, so no pair is paid for in vain. A round ends at the
     score ``PAUSE_AT``, and when even winning all its other pairs would not earn another round: the edit could not be
-    accepted tonight and continues another night as cheaply. Ending a round cannot change the gate's error.
+    accepted tonight and continues another night as cheaply. This never raises the chance of a wrong acceptance.
     """
     if decide(tally, k) is not Verdict.UNDECIDED:
         return 0
@@ -228,7 +229,7 @@ def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
 
 
 def describe_needs(tally: Tally, k: int) -> str:
-    """Return what an undecided rule lacks for acceptance if it loses no further pair: "2 more wins"."""
+    """Return what an undecided rule lacks to be accepted, if it loses no further pair: "2 more wins"."""
     wins = max(k + tally.doubt - tally.score, 0)
     if not wins and tally.fortunes and tally.size < LEAST_SIZE:
         return "larger gains"
@@ -236,7 +237,7 @@ def describe_needs(tally: Tally, k: int) -> str:
 
 
 def explain_unmeasured(tally: Tally, k: int, *, planned: int, measured: int) -> str | None:
-    """Return why the pairs without outcome leave the decision open, or None when they do not.
+    """Return why too many pairs are missing to accept a rule, as a sentence; None when they do not prevent it.
 
     ``planned`` pairs were replayed tonight; in ``measured`` of them both replays came back. Uneven losses of the two
     arms, or missing verdicts, matter only once the score would accept; more wins may remove the doubt.

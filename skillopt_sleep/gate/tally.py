@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 PHI = (1 + math.sqrt(5)) / 2
-"""The golden ratio, for which steps of +1 and -2 make a fair game: PHI / 2 + PHI**-2 / 2 = 1."""
+"""The golden ratio: if the score is as likely to rise by 1 as to fall by 2, PHI**score keeps its mean, a fair game."""
 WINS_A_REQUEST = 2
 """The most wins that one request, with its near-duplicates, may add to a rule's tally; all its losses count."""
 STAKES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""Shares of a fortune that are bet on the candidate in every pair; ``Tally.size`` is the mean of the final fortunes."""
+"""Shares of a fortune that starts at 1 and is bet on the candidate in every pair; ``Tally.size`` is the mean result."""
 
 
 class Result(enum.StrEnum):
@@ -35,7 +35,7 @@ class Lost(enum.StrEnum):
 
 
 class Tally(Struct, frozen=True, kw_only=True):
-    """The counts of the pairs of one rule over all nights."""
+    """The wins, losses, ties and missing results of the pairs of one rule over all nights."""
 
     wins: int = 0
     losses: int = 0
@@ -47,11 +47,11 @@ class Tally(Struct, frozen=True, kw_only=True):
     unjudged: int = 0
     """The number of pairs whose answers both reached the judge, but whose verdict was unreadable."""
     won: tuple[str, ...] = ()
-    """The request of every counted win; each request occurs at most ``WINS_A_REQUEST`` times."""
+    """The request behind each counted win; each request occurs at most twice (``WINS_A_REQUEST``)."""
     lost: tuple[str, ...] = ()
-    """The request of every loss."""
+    """The request behind each loss."""
     fortunes: tuple[float, ...] = ()
-    """The present value of a starting fortune of 1 for each of ``STAKES``; empty when no gain was added."""
+    """For each of ``STAKES`` the product of (1 + stake x gain) over the pairs so far; empty when no gain was added."""
     characters: tuple[int, int] = (0, 0)
     """The total lengths of all measured answers, in characters: of the baseline, and of the candidate."""
 
@@ -106,7 +106,7 @@ class Tally(Struct, frozen=True, kw_only=True):
 
     @property
     def e(self) -> float:
-        """The e-value against "the rule helps no more than it harms"; under this hypothesis its mean is at most 1."""
+        """The golden ratio to the power of the score: an e-value against "the rule helps no more than it harms"."""
         return float(PHI**self.score)
 
     @property
@@ -116,7 +116,7 @@ class Tally(Struct, frozen=True, kw_only=True):
         return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
 
     def has_room(self, request: str) -> bool:
-        """Return whether one more win on this request would count."""
+        """Return whether one more win on this request would count: each may win only ``WINS_A_REQUEST`` times."""
         return self.won.count(request) < WINS_A_REQUEST
 
     def add(self, result: Result | Lost, *, gain: float | None = None, request: str = "") -> Tally:
@@ -141,7 +141,7 @@ class Tally(Struct, frozen=True, kw_only=True):
         return replace(added, fortunes=tuple(grown))
 
     def rename_requests(self, names: Mapping[str, str]) -> Tally:
-        """Return the tally with the present names of its requests; merged requests share one limit of wins."""
+        """Return the tally with its requests renamed by ``names``; when two merge, wins beyond two become ties."""
         won: list[str] = []
         for name in (names.get(name, name) for name in self.won):
             won += [name] if won.count(name) < WINS_A_REQUEST else []
@@ -162,4 +162,4 @@ _COUNTED_AS: dict[Result | Lost, str] = {
     Lost.CANDIDATE: "lost_candidate",
     Lost.VERDICT: "unjudged",
 }
-"""The field of a tally that each outcome adds one to; a pair that lost both arms adds to none."""
+"""The field of ``Tally`` that each outcome of a pair raises by one; a pair that lost both replays raises none."""

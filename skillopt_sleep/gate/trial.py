@@ -1,8 +1,8 @@
-"""Runs the trials of a night: each waiting rule on top of the base, pair by pair, until the gate has decided.
+"""Runs the trials of a night: pairs with and without each waiting rule, until the gate has decided about the rule.
 
-For each task the base is replayed once, then every rule on top of it; each pair is judged blind. The order of pairs is
-fixed by the texts and the seed before any score is seen, and every early stop only saves money, so neither changes the
-error of a decision. ``run_strict_trial`` compares two means instead, as the SkillOpt paper does.
+For each task the documents in use are replayed once, then every rule on top of them; each pair is judged blind. The
+order of pairs is fixed by the texts and the seed before any score is seen, and every early stop only saves money, so
+neither makes a wrong decision likelier. ``run_strict_trial`` compares two means instead, as the SkillOpt paper does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from skillopt_sleep.optimizer.replay import Attempt, Models
 from skillopt_sleep.optimizer.replay import replay as replay_all
 
 CONFIRMING = 500
-"""Added to a night's first sample number, so that replays which confirm a loss share no sample with a round."""
+"""A number added to the sample of replays that confirm a loss, so that they reuse no cached reply of the trial."""
 
 QUIET_PAIRS = 4
 """The number of pairs without a win after which a rule with a score below ``GO_ON_AT`` is not tried further tonight.
@@ -48,18 +48,18 @@ Measured (docs/gate.md): a rule without effect costs 4 pairs a night instead of 
 
 
 class HasId(Protocol):
-    """Anything that can be replayed under both arms."""
+    """A task, or a test's stand-in for one, that can be replayed under both arms."""
 
     @property
     def id(self) -> str:
-        """The name of this task in the report."""
+        """The id of the task, as the report names it."""
 
 
 TaskT = TypeVar("TaskT", bound=HasId)
 
 
 Measure = Callable[[Sequence[tuple[TaskT, int]]], list[PairRow]]
-"""Replays (task, sample) pairs under both arms and returns the rows of the first pairs, as far as paid for."""
+"""A function that replays (task, sample) pairs under both arms and returns their rows, up to the first one unpaid."""
 
 
 def run_strict_trial(
@@ -74,8 +74,8 @@ def run_strict_trial(
 ) -> Trial:
     """Replay each validation task once under both arms, interleaved, and compare the means.
 
-    ``known`` are rollouts of the same tasks under ``baseline`` that this night has already. Raises ``FatalBackend`` and
-    ``BudgetSpent``.
+    ``known`` are rollouts of these tasks under ``baseline`` from earlier tonight; then only the candidate is replayed.
+    Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     arms = (candidate,) if known else (baseline, candidate)
     results = replay_all([Attempt(task=task, candidate=arm) for task in tasks for arm in arms], models, phase="val")
@@ -112,7 +112,7 @@ class RuleTrial(Generic[TaskT]):
     ) -> None:
         """Begin with the tally ``before``, which earlier nights counted.
 
-        ``requests`` names each task's request, whose wins are limited; without it every pair counts alike, and the
+        ``requests`` maps each task's id to its request, which may win only twice; without it every win counts, and the
         sizes of gains do not matter. ``rank`` orders the tasks of a round, the highest first.
         """
         self.tasks = tasks
@@ -133,8 +133,8 @@ class RuleTrial(Generic[TaskT]):
     def choose_next(self) -> list[tuple[TaskT, int]]:
         """Return the (task, sample) pairs to replay next, all at once, or [] when the trial is over for tonight.
 
-        To save money, the trial leaves out tasks whose request can add no further win, and a third round where wins are
-        limited to two. A rule with no win in its first pairs and no lead waits for the tasks of another night.
+        To save money, the trial leaves out tasks whose request can add no further win, and replays a task at most twice
+        a night if requests are known. A rule with no early win and no lead waits for the tasks of another night.
         """
         while not self.cut and not self.is_decided:
             self._left = [task for task in self._left if self._has_room(task)]
@@ -153,7 +153,7 @@ class RuleTrial(Generic[TaskT]):
         return []
 
     def add(self, rows: Sequence[PairRow]) -> None:
-        """Count the outcomes of the chosen pairs that were measured, in order, up to the pair that decides."""
+        """Add the measured rows of the chosen pairs to the tally, in order, up to the pair that decides."""
         self._left = self._left[len(rows) :]
         self.rows += rows
         for row in rows:
@@ -169,7 +169,7 @@ class RuleTrial(Generic[TaskT]):
                 self.tally = replace(self.tally, characters=(before, after))
 
     def conclude(self, measure: Measure[TaskT]) -> Trial:
-        """Return the trial with its decision, after replaying twice more the tasks that an accepted rule lost."""
+        """Return the trial with its decision; before, replay each task that an accepted rule lost twice more."""
         rows, plan = self.rows, self.plan
         decision = _decide(rows, self.tally, plan, nothing=self._explain_nothing())
         if decision.verdict is Verdict.UNMEASURED and decide(self.tally, plan.k) is Verdict.ACCEPT:
@@ -220,9 +220,9 @@ class RuleTrial(Generic[TaskT]):
 
 
 MeasureAll = Callable[[Sequence[tuple[RuleTrial[TaskT], TaskT, int]]], list[PairRow]]
-"""Replays (rule, task, sample) for several rules under both arms and returns the first rows that could be paid for.
+"""A function that replays (rule, task, sample) for several rules under both arms and returns one row for each.
 
-An empty result ends the trials for tonight.
+Rows from the first pair that could not be paid for are left out; an empty result ends the trials for tonight.
 """
 
 
@@ -234,11 +234,11 @@ def run_rule_trials(
 ) -> None:
     """Replay the next pairs of every rule, wave by wave, until no rule needs or may have another pair tonight.
 
-    The rules are tried in the order of ``trials``, so a cap ends the last ones first. The pairs of a rule count in an
-    order drawn beforehand, and no pair counts after the first that a cap does not pay for. So the choice of pairs that
-    count does not depend on their results. (A cap on tokens, money or time may end a trial at a pair with long
-    answers.) ``on_decided`` is called after the wave that decided a rule. Raises ``BudgetSpent`` when not one pair
-    could be paid for, and ``FatalBackend`` always.
+    A wave holds the next pairs of all rules, in the order of ``trials``, so a cap ends the last ones first. The pairs
+    of a rule count in an order drawn beforehand, and no pair counts after the first that a cap does not pay for. So the
+    choice of pairs that count does not depend on their results. (A cap on tokens, money or time may end a trial at a
+    pair with long answers.) ``on_decided`` is called after the wave that decided a rule. Raises ``FatalBackend``, and
+    ``BudgetSpent`` when not one pair could be paid for.
     """
     told: set[int] = set()
     while True:
@@ -271,7 +271,7 @@ def decide_by_pairs(
     *,
     before: Tally = Tally(),  # noqa: B008 - frozen
 ) -> Trial:
-    """Add pairs to the tally ``before`` until it decides or another pair is not worth its price; every pair counts.
+    """Replay pairs of one rule and add them to ``before`` until they decide or another is not worth its price.
 
     Raises ``BudgetSpent`` and ``FatalBackend``, as ``run_rule_trials`` does.
     """
@@ -300,7 +300,7 @@ def run_paired_trial(
 def _draw_rounds(
     tasks: Sequence[TaskT], plan: PairedPlan, rank: Callable[[TaskT], float]
 ) -> Iterator[tuple[int, list[TaskT]]]:
-    """Yield (sample number, tasks) for each round: every task once, highest rank first, drawn by seed among equals."""
+    """Yield (sample number, tasks) for each round: all tasks, highest rank first, in random order among equal ranks."""
     rng = random.Random(plan.seed)  # noqa: S311  a seeded order, not a secret
     sample = plan.first_sample
     while tasks:
@@ -311,7 +311,7 @@ def _draw_rounds(
 def _confirm_losses(
     lost: Sequence[TaskT], measure: Measure[TaskT], first_sample: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the ids of the ``lost`` tasks that lose twice more, and of those whose loss could not be checked.
+    """Replay each ``lost`` task twice more; return the ids that lose both times, and those that could not be checked.
 
     These replays are not part of the tally. A loss stays unchecked when a spent cap or a failed call prevents a replay,
     unless the task's other replay did not lose.
@@ -329,7 +329,7 @@ def _confirm_losses(
 
 
 def _decide(rows: Sequence[PairRow], tally: Tally, plan: PairedPlan, *, nothing: str) -> Decision:
-    """Return the verdict with its reason and its numbers.
+    """Return the gate's decision on the pairs of tonight and earlier nights; ``nothing`` is its reason without pairs.
 
     A reject is valid however few pairs were measured: the losses are real, and dropping an edit can only lower the
     chance that a useless one is accepted.
