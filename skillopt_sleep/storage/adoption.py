@@ -1,7 +1,7 @@
-"""Adopts and reverts: the only module that changes a live file.
+"""Makes a night's edits live in the user's instruction files, such as CLAUDE.md, and takes them out again.
 
-Everything is checked before the first file is written, and each file again right before it is written.
-``atomic_replace`` makes all files change together or none.
+No other module changes these files. Everything is checked before the first file is written, and each file again right
+before it is written. ``atomic_replace`` makes all files change together or none.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from skillopt_sleep.storage.live_files import (
 from skillopt_sleep.storage.staging import ProposalStaging, ProposalStatus, StagedDocument, hash_content
 
 BY_HAND = "by hand"
-"""Prefix of ``Adoption.how`` for edits that no gate had accepted."""
+"""First words of ``Adoption.how`` when the user adopted edits that no gate had accepted, as in "by hand: ..."."""
 EDITED_SINCE = "adopted again in a file that you edited since: as it stands there it was not tried"
-"""``Adoption.how`` of an edit that was reverted, then adopted again in a file that was edited after its night."""
+"""``Adoption.how`` of edits that were reverted and then adopted again, in a file that had changed since their night."""
 AGAIN = "nothing was adopted; for a new proposal: skillopt-sleep run"
 
 
 class LiveChange(Struct, frozen=True, kw_only=True):
-    """The change of one live file by an adopt or revert."""
+    """What one adoption or revert did to one of the user's instruction files."""
 
     path: str
     kind: DocumentKind
     edits: tuple[EditRecord, ...]
-    """The edits that were applied or taken out."""
+    """The edits that an adoption applied, or that a revert took out."""
     existed: bool
     """Whether the file existed before the change."""
     exists: bool
@@ -52,13 +52,13 @@ class LiveChange(Struct, frozen=True, kw_only=True):
 def adopt(
     staging: ProposalStaging, night: str, *, only: Collection[str] | None = None, how: str = "", tried: bool = False
 ) -> tuple[LiveChange, ...]:
-    """Make the proposal of a night live, or only the edits with the ids in ``only``.
+    """Put the edits of a night's proposal into the user's files, or only those whose ids are in ``only``.
 
-    ``tried`` leaves out the files of agents with which the rules were not tried; they can be adopted later.
+    With ``tried``, leave out files of agents with which nobody tried the edits; they can be adopted later.
 
-    Raises ``Refused``, with no live file changed, when the night has no proposal here or is adopted already, when a
-    staged or a live file was changed or may not be written, when a link is in the way, and when the chosen edits need
-    others; raises ``DiskError`` when a file cannot be written.
+    Raises ``Refused``, with no file changed, when this project has no proposal of that night, when it is adopted
+    already, when a proposed file or the user's file was changed or may not be written, when a link is in the way, and
+    when the chosen edits need others; raises ``DiskError`` when a file cannot be written.
     """
     with begin_change(staging.database):
         live = read_adoptions(staging.database)
@@ -79,7 +79,7 @@ def adopt(
 
 
 def _restore_staged(adoption: Adoption, staged: StagedDocument) -> Adoption:
-    """Return the adoption with exactly the staged file. Raises ``Refused`` if its edits make another file."""
+    """Return the adoption with the proposed file's bytes. Raises ``Refused`` if its edits make other bytes."""
     if adoption.how == EDITED_SINCE:
         return adoption
     for after in (adoption.after, restore_former_description(adoption.document(adoption.after)).content):
@@ -91,7 +91,7 @@ def _restore_staged(adoption: Adoption, staged: StagedDocument) -> Adoption:
 def adopt_by_hand(
     staging: ProposalStaging, night: str, documents: Sequence[StagedDocument], *, how: str
 ) -> tuple[LiveChange, ...]:
-    """Make edits of a night live that no gate accepted, because the user asked for it; record ``how`` with them.
+    """Make edits of a night live that no gate accepted, because the user asked; store the note ``how`` with them.
 
     Raises the errors of ``adopt``.
     """
@@ -101,11 +101,11 @@ def adopt_by_hand(
 
 
 def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | None = None) -> tuple[LiveChange, ...]:
-    """Take out the live edits of a night, or one edit, or one edit of one night; the rest of every file stays.
+    """Take out the live edits of a night, or one edit, or one edit of one night; the other edits stay.
 
-    A file unchanged since gets back its exact former bytes, or is removed if there was no file; in a file that was
-    changed outside our region, only the region is restored. Raises ``Refused``, with nothing changed, when no such edit
-    is live, when later edits depend on it, or when a region was changed by hand; ``DiskError`` when a file cannot be
+    A file that is still as adopted gets back its exact former bytes, or is removed if it did not exist; if the user
+    wrote outside our marked region, only the region changes. Raises ``Refused``, with nothing changed, when no such
+    edit is live, when later edits depend on it, or when the user rewrote the lines; ``DiskError`` when a file cannot be
     written.
     """
     with begin_change(staging.database):
@@ -141,7 +141,7 @@ def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | No
 
 
 def choose_documents(documents: Sequence[StagedDocument], only: Collection[str] | None) -> list[StagedDocument]:
-    """Return the documents with an edit in ``only``, with these edits alone. Raises ``Refused`` if one is unknown."""
+    """Return the documents reduced to the edits whose ids are in ``only``. Raises ``Refused`` for an unknown id."""
     if only is None:
         return list(documents)
     known = [edit.id for document in documents for edit in document.edits]
@@ -155,10 +155,10 @@ def choose_documents(documents: Sequence[StagedDocument], only: Collection[str] 
 
 
 def _plan(staging: ProposalStaging, night: str, staged: StagedDocument, live: Sequence[Adoption], how: str) -> Adoption:
-    """Check one document against its live file and return its adoption; write nothing.
+    """Check that one proposed document may be adopted, and return the adoption to store; write nothing.
 
-    A live file that differs from what the night measured is refused, unless the person reverted edits of this night
-    before: then they know the edits, and their own lines in the file.
+    A file that changed since the night read it is refused, unless the user reverted edits of this night before: then
+    they know the edits, and their own lines in the file.
     """
     path = Path(staged.path)
     refuse_unwritable(path, within=staging.project)
@@ -205,7 +205,7 @@ def _make_live(staging: ProposalStaging, night: str, planned: Sequence[Adoption]
 
 
 def _select_edits(live: Sequence[Adoption], night: str | None, edit: str | None) -> set[tuple[int, str]]:
-    """Return the (adoption id, edit id) to take out. Raises ``Refused`` for no match, or for an unclear choice."""
+    """Return (adoption id, edit id) of the edits to revert. Raises ``Refused`` for none or an unclear choice."""
     gone = {
         (adoption.id, adopted.id): adoption.project
         for adoption in live
@@ -227,7 +227,7 @@ def _list_live(live: Sequence[Adoption]) -> str:
 
 
 def _refuse_damaged(history: Sequence[Adoption]) -> None:
-    """Raise ``Refused`` when the records of a file contradict each other: bytes may have been damaged."""
+    """Raise ``Refused`` when the edits stored for a file no longer make the bytes stored with them."""
     for adoption in history:
         made, _ = apply_edits(adoption.document(adoption.before), adoption.edits, cap=None)
         if adoption.after not in {made.content, restore_former_description(made).content}:

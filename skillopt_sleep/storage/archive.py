@@ -1,4 +1,4 @@
-"""Keeps the redacted sessions and the tasks mined from them, so that they outlive the agent's own clean-up."""
+"""Keeps the redacted sessions and the tasks mined from them, so that they remain when the agent deletes its files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.pools import Past
 
 CONTEXT_TURNS = 2
-"""Number of turns shown before the first waiting turn: a correction says little without what it corrects."""
+"""Turns shown before the first turn that is not mined yet: a correction says little without what it corrects."""
 
 
 _REMOTE = "COALESCE(remote, '') AS remote FROM sessions LEFT JOIN session_remotes USING (source, path)"
@@ -35,8 +35,8 @@ _REMOTE = "COALESCE(remote, '') AS remote FROM sessions LEFT JOIN session_remote
 class SessionInbox:
     """The archived sessions, mined or not (``ports.Inbox``).
 
-    A turn belongs to the first file that contained it, so resumed, forked and copied sessions add only their new turns.
-    A changed file is compared turn by turn, so a rewritten or shortened file removes nothing from the archive.
+    Each turn is stored once, with the first file that contained it, so a resumed, forked or copied session adds only
+    its new turns. When a file changes, its new turns are added, and turns that it lost stay in the archive.
     """
 
     def __init__(self, database: Database) -> None:
@@ -44,18 +44,18 @@ class SessionInbox:
         self._known: dict[str, dict[str, tuple[int, int]]] = {}
 
     def unchanged(self, source: str, file: SessionFile) -> bool:
-        """Tell whether the file was archived with this size and time; query the database once for each source."""
+        """Tell whether a session file was archived before with the same size and modification time."""
         if source not in self._known:
             rows = self._database.rows("SELECT path, size, mtime_ns FROM files WHERE source = ?", (source,))
             self._known[source] = {row["path"]: (row["size"], row["mtime_ns"]) for row in rows}
         return self._known[source].get(file.path) == (file.size, file.mtime_ns)
 
     def filing(self) -> AbstractContextManager[object]:
-        """Return a transaction in which several files can be archived."""
+        """Return a transaction, so that archiving many session files is one write to the database."""
         return self._database.transaction()
 
     def file(self, source: str, file: SessionFile, session: Session | None) -> Session | None:
-        """Archive the turns that no earlier file contained; return them as a session, or None when there are none."""
+        """Archive the turns of a file that are new; return a session of only these, or None when there are none."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (source, file.path, file.size, file.mtime_ns)
@@ -99,14 +99,14 @@ class SessionInbox:
             return msgspec.structs.replace(session, turns=new) if new else None
 
     def _is_forgotten(self, session: Session) -> bool:
-        """Tell whether the user asked to forget this session, of which nothing may be archived again."""
+        """Tell whether the user asked to forget this session, so that it must not be archived again."""
         rows = self._database.rows(
             "SELECT 1 FROM forgotten_sessions WHERE source = ? AND session_id = ?", (session.source, session.session_id)
         )
         return bool(rows)
 
     def _split_turns(self, session: Session, before: Sequence[Turn]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
-        """Return the new turns of a session, and all its turns that belong in the archive."""
+        """Return the turns that no file had before, and all turns to store with this file, those it lost included."""
         owners = {
             row["turn"]: row["path"]
             for row in self._database.rows(
@@ -125,7 +125,7 @@ class SessionInbox:
         return decode_json(rows[0]["data"], Session).turns if rows else ()
 
     def recent(self) -> tuple[SessionKey, ...]:
-        """Return the keys of archived sessions whose model is known, mined or not, the newest first."""
+        """Return the keys of sessions that name their model, mined or not, the newest first."""
         return self._list_keys("model != ''")
 
     def waiting(self) -> tuple[SessionKey, ...]:
@@ -140,14 +140,14 @@ class SessionInbox:
         return tuple(SessionKey(**row) for row in rows)
 
     def count(self) -> dict[tuple[str, str, str], int]:
-        """Return the number of archived sessions by source, folder and remote."""
+        """Return the number of archived sessions for each (source, folder, git remote)."""
         rows = self._database.rows(
             f"SELECT source, cwd, COUNT(*) AS sessions, {_REMOTE} GROUP BY source, cwd, COALESCE(remote, '')"
         )
         return {(row["source"], row["cwd"], row["remote"]): row["sessions"] for row in rows}
 
     def count_waiting(self) -> Mapping[tuple[str, str], int]:
-        """Return the number of sessions that wait to be mined by folder and remote, mostly from an index alone."""
+        """Return, for each (folder, git remote), the number of sessions with turns that are not mined yet."""
         rows = self._database.rows("SELECT cwd, COUNT(*) AS sessions FROM sessions WHERE waiting != '' GROUP BY cwd")
         counts = Counter({(row["cwd"], ""): row["sessions"] for row in rows})
         for row in self._database.rows(
@@ -159,18 +159,18 @@ class SessionInbox:
         return +counts
 
     def folders(self) -> tuple[str, ...]:
-        """Return the folders of all archived sessions."""
+        """Return each folder in which an archived session ran."""
         return tuple(row["cwd"] for row in self._database.rows("SELECT DISTINCT cwd FROM sessions"))
 
     def load(self, key: SessionKey) -> Session:
-        """Return a session with the turns ``first_turn`` to ``last_turn`` and ``CONTEXT_TURNS`` turns before them."""
+        """Return a session with the turns that its key selects for mining, and ``CONTEXT_TURNS`` turns before them."""
         session = self.load_whole(key)
         at = {turn.id: index for index, turn in enumerate(session.turns)}
         first, last = at[key.first_turn], at[key.last_turn]
         return msgspec.structs.replace(session, turns=session.turns[max(0, first - CONTEXT_TURNS) : last + 1])
 
     def load_whole(self, key: SessionKey) -> Session:
-        """Return a session with all its archived turns."""
+        """Return a session with every archived turn, mined or not."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
         return self._decode(rows[0]["data"])
 
@@ -185,7 +185,7 @@ class SessionInbox:
         return tuple(apply_labels(session, labels.get(session.source, {})) for session in sessions)
 
     def find_labels(self, source: str, turns: Sequence[str]) -> Mapping[str, FeedbackLabel]:
-        """Return the feedback labels that a model gave to these turns, by turn; turns without a label are absent."""
+        """Return the labels, such as "correction", that a model gave to some of these turns, by turn id."""
         rows = self._database.rows(
             "SELECT data FROM feedback_labels WHERE source = ? AND turn IN (SELECT value FROM json_each(?))",
             (source, msgspec.json.encode(list(turns)).decode()),
@@ -194,7 +194,7 @@ class SessionInbox:
         return {label.turn: label for label in labels}
 
     def keep_labels(self, labels: Sequence[FeedbackLabel]) -> None:
-        """Store the first label of each turn, and mark the steps of sessions with corrections as due to be read."""
+        """Store labels of turns that have none; note for each correction that its session's steps are to be read."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR IGNORE INTO feedback_labels VALUES (?, ?, ?)",
@@ -206,7 +206,7 @@ class SessionInbox:
             )
 
     def _decode(self, data: bytes) -> Session:
-        """Return an archived session with the feedback labels that a model gave to its turns."""
+        """Return an archived session in which the labels that a model gave to turns replace the program's own."""
         session = decode_json(data, Session)
         return apply_labels(session, self.find_labels(session.source, [turn.id for turn in session.turns]))
 
@@ -217,25 +217,25 @@ def _is_candidate(turn: Turn) -> bool:
 
 
 class TaskArchive:
-    """The tasks mined so far, by scope: a project, or "" for all work of this user (``ports.Archive``)."""
+    """The tasks mined so far. A ``scope`` is a project folder, or "" for all work of this user (``ports.Archive``)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
-        """Return the tasks of a scope: first those that no night has used; in both groups, the latest seen first."""
+        """Return the tasks of a scope: those that no night has used first, and in both groups the latest seen first."""
         rows = self._database.rows(
             "SELECT data FROM tasks WHERE scope = ? ORDER BY fresh DESC, seen_at DESC, id", (scope,)
         )
         return tuple(decode_json(row["data"], TaskRecord) for row in rows)
 
     def fresh(self, scope: str) -> frozenset[str]:
-        """Return the ids of the tasks that no concluded night has used."""
+        """Return the ids of the tasks that no night has used yet."""
         rows = self._database.rows("SELECT id FROM tasks WHERE scope = ? AND fresh", (scope,))
         return frozenset(row["id"] for row in rows)
 
     def commit(self, scope: str, tasks: Sequence[TaskRecord], mined: Sequence[SessionKey]) -> None:
-        """Store tasks and mark sessions as mined, in one transaction; repeating the call changes nothing."""
+        """Store mined tasks and mark their sessions as mined, in one transaction; a second call changes nothing."""
         with self._database.transaction() as connection:
             for task in tasks:
                 data = msgspec.json.encode(task)
@@ -253,13 +253,13 @@ class TaskArchive:
                 )
 
     def _turn_after(self, key: SessionKey) -> str:
-        """Return the id of the first turn archived since the session was loaded for mining, or "" without one."""
+        """Return the id of the first turn added after the mined ones, at which mining goes on, or "" without one."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
         ids = [turn.id for turn in decode_json(rows[0]["data"], Session).turns]
         return next(iter(ids[ids.index(key.last_turn) + 1 :]), "")
 
     def past(self, scope: str) -> Past:
-        """Return the ids of unused tasks, and for each used task the number of nights that validated with it."""
+        """Return the ids of unused tasks, and by used task the number of nights that had it for validation."""
         from skillopt_sleep.night.pools import Past  # noqa: PLC0415  `status` reads this module and deals nothing
 
         rows = self._database.rows(
@@ -269,7 +269,7 @@ class TaskArchive:
         return Past(fresh=self.fresh(scope), as_val={row["task"]: row["nights"] for row in rows})
 
     def used(self, scope: str, night: str, dealt: Mapping[Split, Sequence[str]]) -> None:
-        """Mark tasks as used by a night; repeating the call changes nothing."""
+        """Mark tasks as used by a night, each with the split it was in; a second call changes nothing."""
         with self._database.transaction() as connection:
             for split, ids in dealt.items():
                 connection.executemany(

@@ -1,8 +1,8 @@
 """Changes several live files all together or not at all, even when the process is killed in between.
 
-The old and the new content of each file are written to the table ``swaps`` before the first file changes, and deleted
-in the transaction that records the change. A process that later finds them there, while nobody is changing files, puts
-the old content back.
+The old and the new content of each file are stored in the table ``swaps`` before the first file changes, and deleted in
+the transaction that records the change. A process that finds some left, while nobody is changing files, puts the old
+content back.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from skillopt_sleep.storage.files import (
 
 NEW_FILE_MODE = 0o644
 MAX_WAIT = 10.0
-"""Maximum seconds to wait for another adopt or revert, which takes milliseconds."""
+"""Seconds that an adopt or revert waits for another one, which takes milliseconds, before it gives up."""
 LOCK = "adopt.lock"
 
 
 class Swap(Struct, frozen=True, kw_only=True):
-    """The change of one live file from its old to its new content; None as content means no file."""
+    """The change of one live file from old to new content; None as ``old`` or ``new`` means that the file is absent."""
 
     path: str
     within: str
-    """The project folder; no link below it is followed."""
+    """The project folder; a link anywhere between it and the file is refused."""
     old: bytes | None
     new: bytes | None
     mode: int | None = None
     """Permission bits for a file that has to be created, or None for the default ones."""
     folders: int = 0
-    """Maximum number of parent folders that are removed with the file if they are empty."""
+    """How many parent folders are removed together with the file, if they are empty then."""
     kind: DocumentKind = DocumentKind.MEMORY
     whole: bool = False
-    """Whether the whole file belongs to this program, not only a region of it."""
+    """True for a file that is all ours, such as a skill; False when we own only a marked region of it."""
 
     def read_live(self) -> bytes | None:
         """Return the present content of the file, or None for no file. Raises ``Refused`` and ``DiskError``."""
@@ -63,9 +63,9 @@ class Swap(Struct, frozen=True, kw_only=True):
         self._write(self.new)
 
     def undo(self) -> bool:
-        """Replace the new content by the old; return False when somebody else has changed our region since.
+        """Put the old content back; return False when somebody else has rewritten our region, which then stays.
 
-        When the file was changed only outside our region, restore the region alone.
+        When the file was changed only outside our region, restore only the region.
         """
         live = self.read_live()
         drop_temporaries(Path(self.path))
@@ -96,9 +96,10 @@ class Swap(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def lock_changes(folder: Path) -> Iterator[None]:
-    """On entering, lock the live files for this process; release the lock on leaving. ``folder`` is the data folder.
+    """Lock the user's instruction files for this process while the ``with`` block runs.
 
-    Raises ``Refused`` when another adopt or revert holds the lock for too long, and ``DiskError``.
+    The lock file is in the data folder ``folder``. Raises ``Refused`` when another adopt or revert does not release it
+    within ``MAX_WAIT`` seconds, and ``DiskError``.
     """
     with take_lock(folder / LOCK, wait=MAX_WAIT) as held:
         if not held:
@@ -108,9 +109,9 @@ def lock_changes(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def begin_change(database: Database) -> Iterator[None]:
-    """On entering, lock the live files and undo a change that was interrupted; on leaving, release the lock.
+    """Lock the user's instruction files while the ``with`` block runs, after undoing a change that was interrupted.
 
-    Raises the errors of ``lock_changes`` and of the undoing.
+    Raises ``Refused`` and ``DiskError``.
     """
     with lock_changes(database.path.parent):
         _undo(database)
@@ -120,10 +121,11 @@ def begin_change(database: Database) -> Iterator[None]:
 def replace_files(
     database: Database, what: str, swaps: Sequence[Swap], record: Callable[[sqlite3.Connection], None]
 ) -> None:
-    """Change every file and record the change, or do neither; the caller is inside ``begin_change``.
+    """Change every file and call ``record`` to store the change, or do neither; for use inside ``begin_change``.
 
-    Any error is raised again after the files were restored. If they cannot be restored, the error says so, and the next
-    command tries again. Raises ``Refused`` for a file whose earlier, interrupted change is not yet undone.
+    After an error the old files are put back and the error is raised again; if they cannot be put back, the error says
+    so, and the next command tries again. Raises ``Refused`` for a file whose earlier change was interrupted and is not
+    undone yet.
     """
     unfinished = {swap.path: earlier for _, earlier, swap in _read_unfinished(database)}
     for swap in swaps:
@@ -156,10 +158,10 @@ def replace_files(
 
 
 def undo_unfinished(database: Database) -> tuple[str, ...]:
-    """Restore the files of an adopt or revert that was killed; return lines that say what was done.
+    """Put back the files of an adopt or revert that was killed; return lines for the user that say what was done.
 
-    Does nothing while another process is changing files. A file that cannot be restored is reported; the others are
-    restored, and the next command tries again.
+    Does nothing while another process is changing files. A file that cannot be put back is reported, and the next
+    command tries it again.
     """
     if not database.rows("SELECT 1 FROM swaps LIMIT 1"):
         return ()
@@ -168,9 +170,9 @@ def undo_unfinished(database: Database) -> tuple[str, ...]:
 
 
 def give_up_unfinished(database: Database) -> tuple[str, ...]:
-    """Leave the files of an interrupted change as they are, and keep their old bytes in the data folder.
+    """Leave files of an interrupted change as they are, and save their former bytes in the data folder.
 
-    It is meant for files that can never be restored. Returns lines that say where the bytes are. Raises ``DiskError``.
+    Meant for files that can never be put back. Returns lines that say where the bytes are. Raises ``DiskError``.
     """
     lines = []
     for number, what, swap in _read_unfinished(database):

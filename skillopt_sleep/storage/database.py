@@ -24,31 +24,30 @@ T = TypeVar("T")
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
 WORTH_RELEASING = 16 * 2**20
-"""Bytes of free space in the file above which it is rewritten, if they are also over a quarter of the file."""
+"""The database file is rewritten when deleted rows leave more free bytes than this, and over a quarter of the file."""
 COPY_CACHE = 32_768
-"""Maximum kilobytes of a temporary copy of the database that are in memory."""
+"""Most kilobytes that a temporary copy of the database keeps in memory; the rest is on disk."""
 SCHEMA = Path(__file__).with_name("schema.sql")
 """The file with the SQL that makes all tables; running it again changes nothing."""
 VERSION = 8
-"""``PRAGMA user_version`` of this schema. A database with a higher version was written by a newer program; one with a
-lower version is migrated by ``SCHEMA``, which only adds tables, and by ``MIGRATIONS``."""
+"""Version of the tables (``PRAGMA user_version``). A file with a higher number was written by a newer program; one with
+a lower number is migrated by ``SCHEMA``, which only adds tables, and by ``MIGRATIONS``."""
 MIGRATIONS = {
     4: "UPDATE files SET mtime_ns = -1 WHERE source = 'codex';",
     6: "INSERT OR IGNORE INTO steps_due SELECT source, path FROM sessions"
     ' WHERE instr(CAST(data AS TEXT), \'"feedback":"correction"\');',
     7: "UPDATE files SET mtime_ns = -1;",
 }
-"""SQL that migrates a database of a version below the key. 4: Codex sessions are read again, for their git remote. 6:
-sessions with corrections are marked to have their steps read. 7: sessions are read again, because more corrections are
-recognised."""
+"""SQL for databases of a version below the key. 4: read Codex sessions again, for their git remote. 6: mark sessions
+with corrections, so that their steps are read. 7: read all sessions again, because more corrections are recognised."""
 
 
 class Database:
     """The user's ``sleep.db``, for use from several threads; one transaction runs at a time.
 
-    In WAL mode with ``synchronous = NORMAL``, a committed transaction survives ``kill -9`` at any moment; a power cut
-    may lose the last ones, but never the file. With ``as_copy`` the database is a temporary copy: up to ``COPY_CACHE``
-    in memory, the rest in a nameless file of SQLite. Opening it and every method raise ``DiskError``.
+    A committed transaction survives ``kill -9`` at any moment; a power cut may lose the last ones, but never the file
+    (WAL mode with ``synchronous = NORMAL``). With ``as_copy``, opens a temporary copy of the file, which is deleted on
+    closing. Opening it and every method raise ``DiskError``.
     """
 
     def __init__(self, path: Path, *, extra_schema: str = "", as_copy: bool = False) -> None:
@@ -85,9 +84,9 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """On entering, begin a transaction and yield its connection; on leaving, commit, or roll back after an error.
+        """Begin a transaction and yield its connection; commit when the ``with`` block ends, roll back after an error.
 
-        It joins a transaction that is open in this thread. If ``durable``, the commit survives a power cut too.
+        A nested call joins the open transaction. With ``durable``, the commit survives even a power cut.
         """
         with self._lock:
             outermost = self._depth == 0
@@ -133,12 +132,12 @@ class Database:
             raise self._describe("write", error) from error
 
     def copy_into(self, other: sqlite3.Connection) -> None:
-        """Copy the whole database into another connection with SQLite's backup. Raises ``sqlite3.Error``."""
+        """Copy the whole database into the database of another connection. Raises ``sqlite3.Error``."""
         with self._lock:
             self._connection.backup(other)
 
     def update_copy(self, path: Path) -> bool:
-        """Update an earlier copy row by row; return False when its schema differs. Raises ``sqlite3.Error``."""
+        """Write changed rows into an earlier copy, or return False if its tables differ. Raises ``sqlite3.Error``."""
         with self._lock:
             self._connection.execute("ATTACH ? AS copy", (str(path),))
             try:
@@ -157,13 +156,13 @@ class Database:
             return True
 
     def release_free_space(self) -> None:
-        """Return the space of deleted rows to the disk when there is much of it. Raises ``DiskError``."""
+        """Shrink the file when deleted rows take much of it (``WORTH_RELEASING``). Raises ``DiskError``."""
         free, pages, size = (self.rows(f"PRAGMA {key}")[0][0] for key in ("freelist_count", "page_count", "page_size"))
         if free * size > WORTH_RELEASING and 4 * free > pages:
             self.erase_free_space()
 
     def erase_free_space(self) -> None:
-        """Rewrite the file, so that no deleted data can be found in it or in its log. Raises ``DiskError``."""
+        """Rewrite the file, so that nothing deleted can be read in it or in SQLite's log. Raises ``DiskError``."""
         with self._lock:
             try:
                 self._connection.execute("VACUUM")
@@ -172,7 +171,7 @@ class Database:
                 raise self._describe("write", error) from error
 
     def close(self) -> None:
-        """Close the file; committed data stay."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
@@ -218,7 +217,7 @@ class Database:
         return DiskError(f"cannot {action} {self.path}: {error}{self._find_advice(error)}")
 
     def _find_advice(self, error: sqlite3.Error) -> str:
-        """Return a remedy for an SQLite error: the repair command, or which file to make writable."""
+        """Return advice on an SQLite error ("; to save what can be saved: ..."), or "" when there is none."""
         message = str(error)
         if any(sign in message for sign in ("no such table", "no such column", "malformed", "not a database")):
             return f"; {REPAIR}"
@@ -230,7 +229,7 @@ class Database:
 
 
 def _copy_changes(connection: sqlite3.Connection, table: str, *, has_rowid: bool) -> None:
-    """Make a table of the attached database ``copy`` equal to ours, rowids included."""
+    """Make a table of the backup, which is attached as ``copy``, equal to ours, including SQLite's row ids."""
     columns = [(row["name"], row["pk"]) for row in connection.execute(f"PRAGMA main.table_info({table})")]
     names = [*(["rowid"] if has_rowid else []), *(name for name, _ in columns)]
     key = ["rowid"] if has_rowid else [name for name, place in columns if place]
@@ -246,7 +245,7 @@ def _copy_changes(connection: sqlite3.Connection, table: str, *, has_rowid: bool
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:
-    """Decode the JSON of an entry. Raises ``DiskError``, which names the repair command, when the entry is damaged."""
+    """Decode a JSON value of the database. Raises ``DiskError``, which names the repair command, if it is damaged."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (ValueError, TypeError) as error:  # errors of msgspec and of encodings are ValueErrors
@@ -254,7 +253,7 @@ def decode_json(data: bytes | str, kind: type[T]) -> T:
 
 
 def convert_value(value: object, kind: type[T]) -> T:
-    """Convert the value of a column, such as a time or a state. Raises ``DiskError`` for a damaged value."""
+    """Convert a column's value, such as "finished", to the type ``kind``. Raises ``DiskError`` for a damaged value."""
     try:
         return msgspec.convert(value, kind)
     except (ValueError, TypeError) as error:

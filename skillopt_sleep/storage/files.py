@@ -1,7 +1,7 @@
-"""Reads and writes single files without following links and without ever showing half a file, and locks files.
+"""Reads and replaces single files without following links and without leaving half a file, and locks files.
 
-Testing a lock by taking it would keep a starting owner out for that instant. So a night and a daemon have two lock
-files: owners compete for ``<name>.lock``, and only the winner also takes ``<name>.held``, which others test.
+Who tests a lock by taking it may keep out a process that starts at that instant. So a night and a daemon have two lock
+files: processes compete for ``<name>.lock``, and only the winner also takes ``<name>.held``, which others test.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from skillopt_sleep.errors import DiskError, NightRunning, Refused
 
 _SAFE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""Flags for opening files, where the platform has them: follow no link, never wait for a FIFO, keep line ends."""
+"""Flags for opening a file, where the platform has them: follow no link, wait for no FIFO, keep line ends."""
 IGNORE_ALL = b"*\n"
 """The text of a ``.gitignore`` that hides its whole folder from git, itself included."""
 _KINDS = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO"}
@@ -43,10 +43,10 @@ def read_regular(path: Path) -> bytes | None:
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
-    """Replace a file as a whole, with exactly these permissions: after a crash it is the old or the new one.
+    """Replace a file with ``data`` and these permissions; after a crash it has the old content or the new, never half.
 
-    Without ``durable`` a power cut may damage the file, a killed process may not: this suits files that can be made
-    again. The folder must exist. Raises ``DiskError`` and leaves the old file.
+    Without ``durable``, a power cut (but no killed process) may damage the file: for files that can be made again. The
+    folder must exist. Raises ``DiskError`` and then leaves the old file.
     """
     temporary: str | None = None
     try:
@@ -71,7 +71,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = 
 
 
 def drop_temporaries(path: Path) -> None:
-    """Remove the temporary files that a killed writer of this file left beside it. Raises ``DiskError``."""
+    """Remove the temporary files that a killed process left when it was replacing this file. Raises ``DiskError``."""
     try:
         for entry in list(os.scandir(path.parent)):
             if entry.name.startswith(_make_temporary_prefix(path)):
@@ -83,7 +83,7 @@ def drop_temporaries(path: Path) -> None:
 
 
 def remove(path: Path, *, folders: int = 0) -> None:
-    """Remove a file, and up to ``folders`` of its parent folders while they are empty. Raises ``DiskError``."""
+    """Remove a file, then up to ``folders`` of its parent folders that are empty. Raises ``DiskError``."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -94,10 +94,10 @@ def remove(path: Path, *, folders: int = 0) -> None:
 
 
 def make_own_folder(project: Path, *names: str) -> Path:
-    """Make a private folder in the project's ``.skillopt-sleep``, hidden from git, and return it.
+    """Make the private folder ``.skillopt-sleep/<names>`` in a project, hidden from git, and return it.
 
-    Raises ``Refused`` when the folder is behind a link, or when the project was renamed or removed, because the project
-    folder is never made again. Raises ``DiskError`` too.
+    Raises ``Refused`` when a link leads to it, or when the project folder is gone, which is never made again. Raises
+    ``DiskError`` too.
     """
     if not project.is_dir():
         raise Refused(
@@ -112,9 +112,9 @@ def make_own_folder(project: Path, *names: str) -> Path:
 
 
 def hide_from_git(folder: Path) -> bool:
-    """Make a folder's ``.gitignore`` end by ignoring everything; return whether that was missing.
+    """Append the line "*" to a folder's ``.gitignore``, or make it; return False when it was there already.
 
-    A project can contain a ``.gitignore``, or a link in its place, that shows our reports to git. Raises ``DiskError``.
+    A project can have a ``.gitignore``, or a link in its place, that shows our reports to git. Raises ``DiskError``.
     """
     path = folder / ".gitignore"
     try:
@@ -128,9 +128,9 @@ def hide_from_git(folder: Path) -> bool:
 
 
 def make_folders(folder: Path, *, within: Path, mode: int = 0o755) -> None:
-    """Make a folder and its missing parents, each with the permissions ``mode`` as far as the umask allows.
+    """Make a folder and its missing parents, each with the permissions ``mode`` minus those that the umask removes.
 
-    Raises ``Refused`` for a link below ``within``, and ``DiskError``.
+    Raises ``Refused`` for a link between ``within`` and the folder, and ``DiskError``.
     """
     refuse_links(folder, within=within)
     try:
@@ -154,7 +154,7 @@ def read_mode(path: Path) -> int | None:
 
 
 def refuse_links(path: Path, *, within: Path) -> None:
-    """Raise ``Refused`` when the path leads through a link anywhere below ``within``.
+    """Raise ``Refused`` when a part of the path below the folder ``within`` is a link.
 
     A cloned project may contain links that lead anywhere; links above ``within`` are the user's own and allowed.
     """
@@ -169,9 +169,9 @@ def refuse_links(path: Path, *, within: Path) -> None:
 
 
 def refuse_unwritable(path: Path, *, within: Path) -> None:
-    """Raise ``Refused``, with the reason, when replacing this file would fail or surprise its owner.
+    """Raise ``Refused``, with the reason, when a file must not be replaced, for example because it is read-only.
 
-    Replacing a file as a whole ignores its own permissions, so a read-only file or one of another user is refused here.
+    A file is replaced by renaming a new one over it, which the old one's permissions do not prevent.
     """
     try:
         _refuse_unwritable_parent(path, within)
@@ -211,7 +211,7 @@ def _make_temporary_prefix(path: Path) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename in this folder survive a power cut, on platforms that can open folders."""
+    """Make a rename in this folder survive a power cut, where the platform allows it."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -225,16 +225,16 @@ DAEMON = "daemon"
 POLL = 0.2
 """Seconds between two tries to take a lock that another process holds."""
 TEST_WAIT = 5.0
-"""Seconds an owner waits for a process that tests ``.held``; after that, others are told that nobody holds the lock."""
+"""Seconds to wait for ``.held`` while a process tests it; without it, others cannot see that the lock is taken."""
 
 
 @contextmanager
 def take_lock(
     path: Path, *, wait: float = 0.0, poll: float = 0.05, advice: str = "name another folder with --data-dir"
 ) -> Iterator[bool]:
-    """On entering, take a lock file and yield True, or False if another process holds it after ``wait`` seconds.
+    """Take a lock file and yield True, or yield False if another process still holds it after ``wait`` seconds.
 
-    Leaving releases the lock, and so does the end of the process. Raises ``DiskError``.
+    The lock ends with the ``with`` block or the process. Raises ``DiskError``, with ``advice`` in its message.
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415  `status` takes no lock
 
@@ -253,23 +253,23 @@ def take_lock(
 
 
 def lock_night(folder: Path, *, wait: float = 0.0) -> contextlib.AbstractContextManager[bool]:
-    """Return a context that holds a data folder's lock for a night, and yields whether it had to wait for the lock.
+    """Return a context that lets only one night at a time use a data folder; it yields whether it had to wait.
 
-    Raises ``NightRunning`` when another process still holds the lock after ``wait`` seconds, and ``DiskError``.
+    Raises ``NightRunning`` when another night is still running after ``wait`` seconds, and ``DiskError``.
     """
     return _own(folder, NIGHT, wait, "another night is running (it holds {path}); wait for it, or stop it first")
 
 
 def lock_daemon(folder: Path) -> contextlib.AbstractContextManager[bool]:
-    """Return a context that holds a data folder's lock while its schedule is attended.
+    """Return a context that lets only one process at a time start the scheduled nights of a data folder.
 
-    Raises ``NightRunning`` at once when another process holds the lock, and ``DiskError``.
+    Raises ``NightRunning`` at once when another process does so already, and ``DiskError``.
     """
     return _own(folder, DAEMON, 0.0, "the schedule is being attended by another process (it holds {path})")
 
 
 def is_held(folder: Path, name: str = NIGHT) -> bool:
-    """Tell whether a process holds a lock of this folder, by default that of a night.
+    """Tell whether a night (or with ``DAEMON`` as name, a scheduler) is running with this data folder.
 
     The test writes nothing and never delays a process that is about to take the lock.
     """

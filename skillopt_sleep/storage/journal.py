@@ -40,12 +40,12 @@ TOO_LITTLE_MEASURED = 5
 
 
 def get_night_folder(project: str, night: str) -> Path:
-    """Return the folder of a night's files for people, such as the report."""
+    """Return the folder in a project with a night's ``report.md``, ``diagnostics.json`` and other files for people."""
     return Path(project) / ".skillopt-sleep" / "nights" / night
 
 
 class JournalledNight:
-    """A running night (``ports.OpenNight``), which stores the result of each stage, and the report after it."""
+    """A running night (``ports.OpenNight``) that stores each stage's result and then updates its report."""
 
     def __init__(self, journal: NightJournal, report: NightReport, *, sitting: int) -> None:
         self._journal = journal
@@ -55,12 +55,12 @@ class JournalledNight:
 
     @property
     def id(self) -> str:
-        """The name of the night."""
+        """The night's name, made of its start and a random part, such as "20261123-030000-9f2c"."""
         return self._report.night
 
     @property
     def seed(self) -> int:
-        """The random seed of the night."""
+        """The seed of all random choices of the night, so that a resumed night makes the same ones."""
         return self._report.seed
 
     @property
@@ -69,11 +69,11 @@ class JournalledNight:
         return self._ledger
 
     def spent(self) -> Spend:
-        """Return the spending of this night since its caps were last renewed."""
+        """Return what the night spent since it was last granted its caps (limits on calls, tokens, dollars, time)."""
         return replace(self._ledger.spent(), seconds=self._journal.clock.monotonic() - self._started)
 
     def stage(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
-        """Return the stored result of a stage, or run its work and store the result."""
+        """Call ``work(*args)``, store what it returns and return that; when it is stored already, only return it."""
         kept = self._journal.kept(self.id, name)
         if kept is not None:
             try:
@@ -87,7 +87,7 @@ class JournalledNight:
         return self._report_outcome(name, outcome)
 
     def look(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
-        """Run work and report it, without storing its result."""
+        """Call ``work(*args)`` and report what it returns, but store no result: a resumed night calls it again."""
         return self._report_outcome(name, work(*args, **kwargs))
 
     def _report_outcome(self, name: str, outcome: OutcomeT) -> OutcomeT:
@@ -96,11 +96,11 @@ class JournalledNight:
         return outcome
 
     def evidence(self, rows: Sequence[EvidenceRow]) -> None:
-        """Write the file ``evidence.jsonl``."""
+        """Write the rows on which the verdict rests to ``evidence.jsonl`` in the folder of the night."""
         self._journal.write(self._report, {"evidence.jsonl": self._journal.renderers.evidence(rows)})
 
     def report(self) -> NightReport:
-        """Return the report with the calls and spending so far; return a finished night's report unchanged."""
+        """Return the report with the calls and spending so far; that of a finished night is returned as it is."""
         if self._report.finished_at:
             return self._report
         return replace(
@@ -117,7 +117,7 @@ class JournalledNight:
         self._journal.save(self._report)
 
     def end(self, error: BaseException | None) -> None:
-        """Finish the night: set the state, the reason and the exit code for the way in which it ended."""
+        """Finish the night, after an ``error`` or without: write its state, reason and exit code into the report."""
         report = self.report()
         unmeasured = error is None and report.verdict is Verdict.UNMEASURED
         if unmeasured:  # the next run makes the lost calls again
@@ -142,7 +142,7 @@ class JournalledNight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renderers:
-    """Functions that turn reports into files; they are passed in, because storage does not import reports."""
+    """Functions that turn a night's results into the bytes of a file; passed in, because storage imports no reports."""
 
     diagnostics: Callable[[NightReport], bytes]
     markdown: Callable[[NightReport], bytes]
@@ -159,7 +159,7 @@ class NightJournal:
         renderers: Renderers,
         explain: Callable[[BaseException], str] = str,
     ) -> None:
-        """``explain`` returns why an error ended a night; by default it returns the text of the error."""
+        """``explain`` turns the error that ended a night into a sentence for the report; by default, its text."""
         self.database = database
         self.explain = explain
         self.clock = clock
@@ -167,7 +167,7 @@ class NightJournal:
 
     @contextmanager
     def open(self, report: NightReport, fingerprint: str) -> Iterator[JournalledNight]:
-        """On entering, start a night or resume the interrupted one, and yield it; on leaving, finish it."""
+        """Start a night, or resume the interrupted one, and yield it; finish it when the ``with`` block ends."""
         night = self._resume(report, fingerprint) or self._begin(report, fingerprint)
         night.write()
         try:
@@ -195,7 +195,7 @@ class NightJournal:
         return JournalledNight(self, replace(report, night=night, seed=seed, started_at=started), sitting=1)
 
     def _resume(self, report: NightReport, fingerprint: str) -> JournalledNight | None:
-        """Return the last night of this project for resuming if it was interrupted and its plan has not changed."""
+        """Return the project's last night if it is unfinished and ``fingerprint`` (its plan's digest) is the same."""
         rows = self.database.rows(
             "SELECT * FROM nights WHERE project = ? ORDER BY started_at DESC, rowid DESC LIMIT 1", (report.project,)
         )
@@ -221,24 +221,24 @@ class NightJournal:
         return JournalledNight(self, report, sitting=sitting)
 
     def _is_pinned(self, night: str) -> bool:
-        """Tell whether the night has paid for a reply or mined a session, so that it must keep its sessions."""
+        """Tell whether a resumed night must keep its choice of sessions, because it paid for a reply or mined them."""
         paid = self.database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (night,))
         return bool(paid) or self.kept(night, "mine") is not None
 
     def kept(self, night: str, name: str) -> bytes | None:
-        """Return the stored result of a finished stage, or None when the stage is not finished."""
+        """Return the stored result of a stage of a night as JSON, or None when the stage is not finished."""
         rows = self.database.rows(  # a damaged outcome may be of any type, or text that is not UTF-8
             "SELECT CAST(outcome AS BLOB) AS outcome FROM stages WHERE night = ? AND name = ?", (night, name)
         )
         return rows[0]["outcome"] if rows else None
 
     def keep(self, night: str, name: str, outcome: bytes) -> None:
-        """Store the result of a stage."""
+        """Store the result of a stage, as JSON."""
         with self.database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO stages VALUES (?, ?, ?)", (night, name, outcome))
 
     def forget(self, night: str, *, from_stage: str) -> None:
-        """Delete the results of a stage and of all stages after it."""
+        """Delete the results of a stage and of all later ones, so that a resumed night repeats them."""
         with self.database.transaction() as connection:
             connection.execute(
                 "DELETE FROM stages WHERE night = :night AND rowid >="
@@ -249,8 +249,7 @@ class NightJournal:
     def save(self, report: NightReport) -> None:
         """Write a report to files, then to the database; a night killed in between resumes and writes both again.
 
-        Raises ``Refused`` when the project folder is gone. For a night that has ended, the files are then left out
-        instead.
+        Raises ``Refused`` when the project folder is gone; if the night has ended, only the files are left out.
         """
         diagnostics = self.renderers.diagnostics(report)
         if not report.finished_at or Path(report.project).is_dir():
@@ -264,7 +263,7 @@ class NightJournal:
             )
 
     def renew_caps(self, night: str) -> None:
-        """Let the next run of this night spend up to its caps once more."""
+        """Let this night, when it is resumed, spend up to its caps (limits on calls, tokens, dollars) once more."""
         with self.database.transaction() as connection:
             connection.execute("UPDATE nights SET sitting = sitting + 1 WHERE id = ?", (night,))
 
@@ -284,7 +283,7 @@ class NightJournal:
 
 
 def _find_failure(endings: Mapping[str, int]) -> BackendError | None:
-    """Return the error of a night in which every call failed, or None when a call was answered or ended at a cap."""
+    """Return the error to show for a night in which every call failed; None when one was answered or a cap ended it."""
     if not endings or endings.keys() & {"", BudgetSpent.__name__}:
         return None
     errors = ", ".join(f"{count} x {name}" for name, count in endings.items())
@@ -296,7 +295,7 @@ def _find_failure(endings: Mapping[str, int]) -> BackendError | None:
 
 
 def _conclude_with_error(report: NightReport, error: BaseException, why: str) -> NightReport:
-    """Return the report of a night that an error ended, with a reason that people can understand."""
+    """Return the final report of a night that an error ended, with ``why`` as the reason that users read."""
     why = why or type(error).__name__
     stopped = {
         Awaiting: StoppedBy.HANDOFF,

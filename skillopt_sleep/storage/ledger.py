@@ -1,6 +1,6 @@
-"""Stores every reply that was paid for, and every attempt at a call.
+"""Stores every reply that was paid for, and the cost of every attempt at a call.
 
-A training run has its own ledger, in a folder with its files and its finished results.
+A training run has a ledger of its own, in a folder with its files and its finished results.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _TOTALS = (
     " COUNT(*) FILTER (WHERE error = '' AND cost_usd IS NULL) AS unpriced FROM calls"
 )
 TRAINING_RUN = "train"
-"""The name of the only run in the ledger of a training folder."""
+"""The name under which a training folder's ledger stores its run, where a night would have its own name."""
 SITTING = "sitting"
 CHECKPOINT_PAGES = 20_000
-"""Pages (4 KB) of the log after which SQLite moves them into the database, while all workers wait."""
+"""Pages of 4 KB that SQLite's log of changes may have before all workers wait while it is moved into the database."""
 
 
 class NightLedger:
-    """The ledger of one night (``ports.Ledger``); ``sitting`` is the number of times its caps were renewed."""
+    """The replies and costs of one night (``ports.Ledger``); ``sitting`` counts how often it was granted its caps."""
 
     def __init__(self, database: Database, *, night: str, sitting: int) -> None:
         self._database = database
@@ -39,10 +39,10 @@ class NightLedger:
         self._sitting = sitting
         self._reused: Counter[str] = Counter()
         self.endings: Counter[str] = Counter()
-        """Number of attempts of this process for each class of error, with "" for an answer."""
+        """Number of this process's attempts at calls by how they ended: a class of error, or "" for a reply."""
 
     def find(self, role: Role, prompt: Prompt, model: str) -> Reply | None:
-        """Return the stored reply to this prompt and sample, or None when there is none."""
+        """Return the stored reply to this prompt, model and sample, or None when there is none."""
         rows = self._database.rows(
             "SELECT reply FROM replies WHERE night = ? AND role = ? AND digest = ? AND model = ? AND sample = ?",
             (self._night, role, prompt.digest, model, prompt.sample),
@@ -51,11 +51,11 @@ class NightLedger:
         return decode_json(rows[0]["reply"], kind) if rows else None
 
     def reuse(self, phase: str) -> None:
-        """Count a reply that was found in the ledger, so that this process did not pay for it."""
+        """Count a stored reply that was used instead of a new call, for the tally of its phase."""
         self._reused[phase] += 1
 
     def commit(self, role: Role, prompt: Prompt, model: str, reply: Reply, attempt: Attempt) -> None:
-        """Store a reply and the attempt that it came from, in one transaction."""
+        """Store a reply and the cost of the call that brought it, in one transaction."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?, ?)",
@@ -64,7 +64,7 @@ class NightLedger:
             self.record(attempt)
 
     def record(self, attempt: Attempt) -> None:
-        """Store one attempt with its error, tokens, price and time."""
+        """Store the cost of one attempt at a call: its error, if any, tokens, price and time."""
         usage = attempt.usage
         with self._database.transaction() as connection:
             connection.execute(
@@ -77,18 +77,18 @@ class NightLedger:
             self.endings[attempt.error] += 1
 
     def forget_replies(self, role: Role) -> None:
-        """Delete the replies of a role, so that they are asked for again; their cost stays in the account."""
+        """Delete the stored replies of a role, so that it is asked again; what they cost still counts as spent."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM replies WHERE night = ? AND role = ?", (self._night, role))
 
     def spent(self, *, whole_night: bool = False) -> Spend:
-        """Return the spending of this sitting or of the whole night, without ``seconds``, which the clock must add."""
+        """Return what was spent since the caps were last granted, or in the whole night; ``seconds`` is left 0."""
         first = 0 if whole_night else self._sitting
         row = self._database.rows(f"{_TOTALS} WHERE night = ? AND sitting >= ?", (self._night, first))[0]
         return Spend(calls=row["calls"], tokens=int(row["tokens"]), usd=row["usd"], unpriced=row["unpriced"])
 
     def spent_on(self, day: str) -> Spend:
-        """Return the spending of all nights on a day, each night from its first call of this function on that day."""
+        """Return what all nights spent on a day, each counted from its first call of this method on that day."""
         before = self.spent(whole_night=True)
         with self._database.transaction() as connection:
             connection.execute(
@@ -110,7 +110,7 @@ class NightLedger:
         )
 
     def tallies(self) -> tuple[PhaseTally, ...]:
-        """Return the cost of each phase over the whole night, in the order in which the phases began."""
+        """Return the calls, tokens and price of each phase of the night, in the order in which they began."""
         errors: dict[str, dict[str, int]] = {}
         for row in self._database.rows(
             "SELECT phase, error, COUNT(*) AS count FROM calls WHERE night = ? AND error != '' GROUP BY phase, error",
@@ -139,7 +139,7 @@ class NightLedger:
 
 
 class TrainingFolder:
-    """The folder of one training run with its database (``train.ports.RunStore``)."""
+    """The folder of one training run, with the database of its replies and results (``train.ports.RunStore``)."""
 
     def __init__(self, folder: Path, database: Database) -> None:
         self.folder = folder
@@ -147,7 +147,7 @@ class TrainingFolder:
         self.ledger = NightLedger(database, night=TRAINING_RUN, sitting=self._read_sitting())
 
     def tallies(self) -> tuple[PhaseTally, ...]:
-        """Return the cost of each stage over the whole run."""
+        """Return the calls, tokens and price of each phase of the whole run."""
         return self.ledger.tallies()
 
     def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
@@ -158,9 +158,9 @@ class TrainingFolder:
         write_atomic(path, data, durable=durable)
 
     def empty_folder(self, name: str) -> str:
-        """Create a folder for unfinished work, empty even when an interrupted process left files in it.
+        """Make an empty folder for a piece of work, removing what an interrupted process left in it.
 
-        Environments use their own files that they find in it, and old ones might contain scores of lost calls.
+        Environments read back files that they find there, and old ones might hold scores of calls that failed.
         """
         path = self.folder / name
         try:
@@ -174,19 +174,19 @@ class TrainingFolder:
         return str(path)
 
     def kept(self, name: str) -> bytes | None:
-        """Return the stored result of finished work, or None when the work was not finished."""
+        """Return the stored result of the piece of work ``name``, or None when it was not finished."""
         rows = self._database.rows(
             "SELECT CAST(outcome AS BLOB) AS outcome FROM stages WHERE night = ? AND name = ?", (TRAINING_RUN, name)
         )
         return rows[0]["outcome"] if rows else None
 
     def keep(self, name: str, outcome: bytes) -> None:
-        """Store the result of finished work."""
+        """Store the result of the piece of work ``name``, which is then finished."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO stages VALUES (?, ?, ?)", (TRAINING_RUN, name, outcome))
 
     def new_allowance(self) -> None:
-        """Renew the caps, so that the next process may spend up to them once more."""
+        """Let the next process that resumes the run spend up to its caps once more."""
         self.keep(SITTING, str(self._read_sitting() + 1).encode())
 
     def _read_sitting(self) -> int:
@@ -195,7 +195,7 @@ class TrainingFolder:
 
 @contextmanager
 def open_training_folder(folder: Path) -> Iterator[TrainingFolder]:
-    """On entering, make or open the folder of a run, lock it for this process, and yield it; on leaving, release it.
+    """Make or open the folder of a training run and yield it; lock it for this process until the ``with`` block ends.
 
     Raises ``NightRunning`` when another process trains into the folder, ``Refused`` for a link, and ``DiskError``.
     """

@@ -1,8 +1,8 @@
-"""Knows which edits are live in which file, and computes the content of a file without some of them.
+"""Knows which edits are live in which of the user's files, and computes such a file without some of its edits.
 
-Nothing is subtracted. Every adoption stores the bytes it found and the edits it made, so an edit is taken out by
-applying all other edits again, in order, to the bytes before the first one. The result is exact; lines that the person
-added among the rules stay, and a rule that the person rewrote belongs to them: taking it out is refused.
+Nothing is subtracted. Every adoption stores the file's bytes before it and the edits it made, so an edit is taken out
+by applying all other edits again, in order, to the first of these bytes. The result is exact; lines that the user added
+among the rules stay, and a rule that the user rewrote is theirs: taking it out is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from skillopt_sleep.storage.files import read_regular
 
 
 class Adoption(Struct, frozen=True, kw_only=True):
-    """The live edits that one night made in one file, in the order in which they were applied."""
+    """What one night changed in one of the user's files: its edits, and the file's bytes before and after them."""
 
     id: int
     night: str
@@ -47,33 +47,33 @@ class Adoption(Struct, frozen=True, kw_only=True):
     after: bytes | None
     edits: tuple[EditRecord, ...]
     mode: int | None = None
-    """Permission bits of the file before the adoption."""
+    """Permission bits that the file had before the adoption, or None when there was no file."""
     folders: int = 0
-    """Number of parent folders that were made for the file."""
+    """Number of parent folders that had to be made for the file, and are removed with it."""
     how: str = ""
-    """How the edits went live ("by hand: ...", "by itself"), or "" when the person adopted what a gate had accepted."""
+    """How the edits went live ("by hand: ...", "by itself"); "" when the user adopted what a gate had accepted."""
     adopted_at: str = ""
     """The time of the adoption, in ISO 8601."""
 
     def document(self, content: bytes | None) -> Document:
-        """Return this file as a document with the given content."""
+        """Return the document that this file is when its bytes are ``content``."""
         return Document(kind=self.kind, path=self.path, content=content, whole=self.whole)
 
     def region(self, content: bytes | None) -> str:
-        """Return the editable region that this file has with the given content."""
+        """Return the part of ``content`` that edits may change: that between our markers, or a skill's body."""
         return read_region(self.document(content))
 
 
 class AdoptedEdit(Struct, frozen=True, kw_only=True):
-    """An edit that was made live, in the form in which the table ``adoptions`` stores it."""
+    """An edit that went live, as the table ``adoptions`` stores it."""
 
     edit: EditRecord
     reverted_at: str | None = None
-    """The time when the edit was reverted, in ISO 8601, or None while it is live."""
+    """When the edit was taken out again, in ISO 8601, or None while it is live."""
 
 
 def read_adoptions(database: Database) -> tuple[Adoption, ...]:
-    """Return all adoptions with live edits, the oldest first."""
+    """Return all adoptions of which an edit is still live, the oldest first."""
     rows = database.rows(
         "SELECT * FROM adoptions LEFT JOIN adopted_how ON adoption = id WHERE reverted_at IS NULL ORDER BY id"
     )
@@ -98,7 +98,7 @@ def read_adoptions(database: Database) -> tuple[Adoption, ...]:
 
 
 def insert_adoption(connection: sqlite3.Connection, adoption: Adoption, now: datetime) -> None:
-    """Store a new adoption; ignore its ``id`` and ``adopted_at``."""
+    """Store a new adoption; the database gives it an id, and ``now`` is its time."""
     cursor = connection.execute(
         "INSERT INTO adoptions (night, project, path, kind, whole, before, after, edits, mode, folders, adopted_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -121,7 +121,7 @@ def insert_adoption(connection: sqlite3.Connection, adoption: Adoption, now: dat
 
 
 def update_adoption(connection: sqlite3.Connection, adoption: Adoption, now: datetime) -> None:
-    """Store that edits were reverted; an adoption left without edits keeps its bytes from before and after."""
+    """Store that an adoption lost edits: those that ``adoption.edits`` no longer has were reverted at ``now``."""
     (data,) = connection.execute("SELECT edits FROM adoptions WHERE id = ?", (adoption.id,)).fetchone()
     edits = msgspec.json.encode(
         [
@@ -143,7 +143,7 @@ def update_adoption(connection: sqlite3.Connection, adoption: Adoption, now: dat
 
 
 def read_adopted_edits(database: Database, project: str) -> dict[tuple[str, str], bool]:
-    """Return, for each (night, edit id) of a project that was ever live, whether it is live now."""
+    """Return, for each (night, edit id) that ever went live in a project, whether it is live now."""
     rows = database.rows("SELECT night, edits FROM adoptions WHERE project = ? ORDER BY id", (project,))
     return {
         (row["night"], adopted.edit.id): adopted.reverted_at is None
@@ -153,7 +153,7 @@ def read_adopted_edits(database: Database, project: str) -> dict[tuple[str, str]
 
 
 def read_reverted_rules(database: Database, project: str) -> dict[tuple[str, str], tuple[tuple[str, str], ...]]:
-    """Return the periods in which each reverted rule was live, by file and text: pairs of start and end in ISO 8601."""
+    """Return when each reverted rule was live, by (file, text): pairs of start and end in ISO 8601."""
     rows = database.rows("SELECT path, edits, adopted_at FROM adoptions WHERE project = ? ORDER BY id", (project,))
     spans: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
     for row in rows:
@@ -165,7 +165,7 @@ def read_reverted_rules(database: Database, project: str) -> dict[tuple[str, str
 
 
 def find_altered_edits(database: Database, project: str) -> dict[tuple[str, str], str]:
-    """Return the file of each live (night, edit id) of a project that the file no longer contains as adopted."""
+    """Return the live edits of a project that the user changed in the file: (night, edit id) with the file's path."""
     found = {}
     for adoption in read_adoptions(database):
         if adoption.project == project:
@@ -182,9 +182,9 @@ def find_altered_edits(database: Database, project: str) -> dict[tuple[str, str]
 def take_out_edits(
     history: Sequence[Adoption], is_gone: Callable[[Adoption, EditRecord], bool]
 ) -> tuple[Adoption, ...]:
-    """Return the adoptions of one file, oldest first, as if the edits to be taken out had never been adopted.
+    """Return the adoptions of one file, oldest first, as if the edits for which ``is_gone`` is true were never made.
 
-    An adoption that loses all its edits stays in the list, with ``after`` equal to ``before``. Raises ``Refused``,
+    An adoption that loses all its edits stays in the list, with equal bytes before and after. Raises ``Refused``,
     naming the edits, when later edits depend on those taken out, or when these depend on changes made by hand.
     """
     result: list[Adoption] = []
@@ -210,10 +210,9 @@ def take_out_edits(
 
 
 def compute_content(live: bytes | None, history: Sequence[Adoption], result: Sequence[Adoption]) -> bytes | None:
-    """Return the new content of a file whose adoptions become ``result``; bytes outside the region stay as they are.
+    """Return the bytes of a live file after its adoptions changed from ``history`` to ``result``.
 
-    Lines that the person added in the region stay too. Raises ``Refused`` when the person rewrote a line that would
-    change.
+    Lines that the user added stay. Raises ``Refused`` when the user rewrote a line that would change.
     """
     last, new = history[-1], result[-1]
     if live == last.after:
@@ -239,9 +238,9 @@ class _Change(NamedTuple):
 
 
 def merge_by_hand(base: str, wanted: str, live: str) -> str | None:
-    """Return ``live``, which a person edited from ``base``, with the changes that turn ``base`` into ``wanted``.
+    """Return the user's text ``live``, made from ``base``, with the changes that turn ``base`` into ``wanted``.
 
-    Return None when the person rewrote a rule that has to go, or the same lines were changed in two ways.
+    Return None when the user rewrote a rule that has to go, or when both change the same lines differently.
     """
     lines, typed = base.split("\n"), live.split("\n")
     kept, rules = list_rules(live), list_rules(wanted)
@@ -262,7 +261,7 @@ def merge_by_hand(base: str, wanted: str, live: str) -> str | None:
 
 
 def _list_changes(before: Sequence[str], after: Sequence[str]) -> list[_Change]:
-    """Return the changes that turn one text into the other; keep blank lines at the edges of deleted lines."""
+    """Return the changes that turn one text into the other, leaving blank lines around deleted lines in place."""
     import difflib  # noqa: PLC0415  only a file that was edited by hand needs it
 
     found = []
@@ -277,10 +276,9 @@ def _list_changes(before: Sequence[str], after: Sequence[str]) -> list[_Change]:
 
 
 def read_baseline(paths: Mapping[DocumentKind, Path], *, most_bytes: int) -> tuple[Candidate, tuple[str, ...]]:
-    """Read the live documents; also return a note on each document that is left out, with the reason and the remedy.
+    """Read the documents as they are now; also return a line on each that the night must leave out, and why.
 
-    A missing file is a document without content. A document is left out when it is no plain file, cannot be read, or
-    cannot be parsed (``require_usable``).
+    A missing file is a document without content. Left out are files that cannot be read, or not edited.
     """
     documents, notes = [], []
     for kind, path in paths.items():
@@ -296,7 +294,7 @@ def read_baseline(paths: Mapping[DocumentKind, Path], *, most_bytes: int) -> tup
 
 
 def _rebase(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
-    """Return ``old``, which followed ``previous``, as an adoption that follows ``new``."""
+    """Return ``old``, the adoption after ``previous``, as it is when ``new`` takes the place of ``previous``."""
     if old.before == previous.after:
         return replace(old, before=new.after)
     if new.after == previous.after:

@@ -1,8 +1,8 @@
 """Finds the sessions that belong to a project: those in its folder, its worktrees and its clones.
 
 A session records only the folder in which it ran. Agents put worktrees in many places and delete them later, so the
-path alone is not enough. Worktrees and clones are found in files, without git; the git commands that are used write
-nothing and run nothing that belongs to the project.
+path alone is not enough. Worktrees and clones are found by reading files of git; the few git commands that are run
+change nothing and start no program of the project.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pathlib import Path, PurePath
 from skillopt_sleep.model.session import Place, is_local_remote, normalize_remote
 
 MAX_BYTES = 1_000_000
-"""Maximum bytes of a file of git that is read."""
+"""Size in bytes above which a file of git, such as ``config``, is not read."""
 MAX_WORKTREES = 2_000
-"""Maximum worktrees of one repository that are examined."""
+"""Number of worktrees of one repository that are looked at; any further ones are ignored."""
 MAX_ORIGINS = 4
-"""Maximum steps from a clone to the local repository it was cloned from, and on to the origin of that repository."""
+"""A clone's remote can be a local clone itself: how many such steps are followed from one to the next."""
 
 _PLACE = re.compile(
     r"/(?:\.(?:codex|cursor|superset|windsurf|claude-squad)/worktrees|\.claude-worktrees|conductor/workspaces"
     r"|vibe-kanban/worktrees|opencode/worktree)/(?P<first>[^/]+)(?:/(?P<second>[^/]+))?"
 )
-"""Pattern of folders in which agents collect the worktrees of all repositories; usually one of the two names is the
-repository's: Codex has ``worktrees/<id>/<repository>``, others ``worktrees/<repository>/<branch>``."""
+"""Pattern of the folders in which agents put worktrees of all repositories. One of its two names is usually that of the
+repository: Codex has ``worktrees/<id>/<repository>``, others ``worktrees/<repository>/<branch>``."""
 _BESIDE = re.compile(r"(?P<repository>.*/[^/]+?)(?:\.|-|_|__)worktrees?/[^/]+")
-"""Pattern of a folder of worktrees beside the repository whose name it has."""
+"""Pattern of a worktree such as ``shop-worktrees/fix``, which lies next to its repository ``shop``."""
 _SECTION = re.compile(r'\[\s*remote\s+"(?P<name>[^"\n]*)"\s*\](?P<body>[^\[]*)', re.IGNORECASE)
 _SETTING = re.compile(r"^[ \t]*url[ \t]*=[ \t]*(?P<url>.+?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
 
@@ -44,11 +44,11 @@ class Repository:
     top: Path
     """The top folder of the working tree."""
     common: Path
-    """The folder that all working trees of the repository share, usually ``.git`` of the main checkout."""
+    """The folder of git's data that all its working trees share, usually ``.git`` of the main checkout."""
 
     @cached_property
     def remote(self) -> str:
-        """The URL of ``origin``, or of the only remote, in normal form, or "" for none.
+        """The URL of ``origin``, or of the only remote, in one spelling for all its forms; "" for none.
 
         Other remotes do not count: two projects made from one template may both fetch from it.
         """
@@ -59,17 +59,17 @@ class Repository:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys that identify the repository; two repositories with a common key are clones of one."""
+        """Strings that identify the repository (its path, the URL of its remote); clones have one in common."""
         return frozenset({str(self.common), *_identify_remote(self.remote, self.top)})
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The possible names of a worktree's folder: the name of the main checkout, and that of the remote."""
+        """Names that a deleted worktree of this repository may contain: that of the main checkout and of the remote."""
         checkout = self.common.parent if self.common.name == ".git" else self.common
         return frozenset({checkout.name.removesuffix(".git"), name_remote(self.remote)} - {""})
 
     def list_worktrees(self) -> Iterator[Path]:
-        """Yield every other working tree that git remembers, even deleted ones."""
+        """Yield the path of every other working tree that git has on record, even of deleted ones."""
         try:
             for entry in islice(os.scandir(self.common / "worktrees"), MAX_WORKTREES):
                 if link := _read(Path(entry.path, "gitdir")).strip():
@@ -79,7 +79,7 @@ class Repository:
 
 
 def name_remote(remote: str) -> str:
-    """Return the last part of a remote's URL, which is the repository's own name."""
+    """Return the repository's name in a remote's URL, such as "shop" of "https://example.org/team/shop.git"."""
     return remote.rstrip("/").rpartition("/")[2].removesuffix(".git")
 
 
@@ -99,7 +99,7 @@ def _open_working_tree(top: Path) -> Repository | None:
 
 
 def _identify_remote(remote: str, base: Path, steps: int = MAX_ORIGINS) -> frozenset[str]:
-    """Return the keys of a remote; for a local remote, also those of that repository's own remote."""
+    """Return the keys of a remote: its URL, or for a repository on this disk, its path and its own remote's keys."""
     if not remote or not is_local_remote(remote):
         return frozenset({remote} - {""})
     path = Path(os.path.realpath(base / Path(remote).expanduser()))
@@ -112,10 +112,10 @@ def _identify_remote(remote: str, base: Path, steps: int = MAX_ORIGINS) -> froze
 
 
 class ProjectScope:
-    """Selects the sessions of one project folder, or of all folders when ``folder`` is "".
+    """Tells which sessions belong to the project in ``folder``, or accepts all sessions when ``folder`` is "".
 
-    ``list_folders`` returns the folders of all known sessions. A session in a deleted worktree that only its name
-    identifies is selected only if no known session belongs to another repository of that name.
+    ``list_folders`` returns the folders of all known sessions. They are needed for a session in a deleted worktree of
+    which only the folder's name is left: it is accepted unless one of them has another repository of that name.
     """
 
     def __init__(self, folder: str, list_folders: Callable[[], Iterable[str]] = tuple) -> None:
@@ -125,14 +125,11 @@ class ProjectScope:
         self._repositories: dict[Path, Repository | None] = {}
 
     def holds(self, cwd: str, remote: str = "") -> bool:
-        """Tell whether a session that ran in ``cwd`` belongs to the project.
-
-        ``remote`` is the remote URL that the session recorded, or "".
-        """
+        """Tell whether a session that ran in the folder ``cwd`` and recorded the git URL ``remote`` belongs here."""
         return self.place(cwd, remote) is Place.OWN
 
     def place(self, cwd: str, remote: str = "") -> Place:
-        """Return whether a session belongs to this project, to another one, or to an unknown one."""
+        """Return whether a session belongs to this project (OWN) or to another one (OTHER), else UNKNOWN."""
         if not self.folder or cwd == self.folder:
             return Place.OWN
         if (cwd, remote) not in self._known:
@@ -143,9 +140,9 @@ class ProjectScope:
         return self._known[cwd, remote]
 
     def _find_repository(self, folder: Path) -> Repository | None:
-        """Return the repository of the nearest working tree that contains a folder, or None; the folder may be deleted.
+        """Return the repository that contains a folder, even a deleted one, or None.
 
-        A working tree whose repository is gone is ignored. Each folder is examined only once: sessions share most of
+        A working tree whose repository is gone is ignored. Each folder is looked at only once: sessions share most of
         the folders above them.
         """
         found, passed = None, []
@@ -177,7 +174,7 @@ class ProjectScope:
         return self._root.relative_to(self._repository.top).as_posix() if self._repository else "."
 
     def _find_place(self, cwd: str, remote: str) -> Place | None:
-        """Return where a session belongs, or None when only the name of a deleted worktree can decide."""
+        """Return where a session belongs, or None when only the name of its deleted folder can tell."""
         if not _is_usable(cwd):
             return Place.OTHER
         path = Path(os.path.realpath(cwd))
@@ -186,7 +183,7 @@ class ProjectScope:
         return None if own is None else Place.OWN if own else Place.OTHER
 
     def _is_own(self, path: Path, remote: str, mine: Repository) -> bool | None:
-        """Tell whether a folder is in a working tree of the project's repository, or None if only its name can tell."""
+        """Tell whether a folder is in a working tree of the project's repository; None if only its name can tell."""
         collected = _PLACE.search(path.as_posix())
         theirs = self._find_repository(path)
         if theirs and collected and len(theirs.top.as_posix()) <= collected.start("first"):
@@ -207,7 +204,7 @@ class ProjectScope:
         return theirs is not None and bool(theirs.keys & mine.keys)
 
     def _match_by_name(self, cwd: str) -> Place:
-        """Return where a deleted worktree belongs, by the name of its folder among worktrees that agents collect."""
+        """Place a session in a deleted worktree by the name of its folder, among worktrees that agents collect."""
         mine = self._repository
         collected = _PLACE.search(Path(os.path.realpath(cwd)).as_posix())
         if mine is None or collected is None:
@@ -227,7 +224,7 @@ class ProjectScope:
 
 
 def _is_usable(folder: str) -> bool:
-    """Tell whether a recorded folder is an absolute path without NUL characters."""
+    """Tell whether the folder that a session recorded is an absolute path without NUL characters."""
     return PurePath(folder).is_absolute() and "\0" not in folder
 
 
@@ -239,7 +236,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _read(path: Path) -> str:
-    """Return the text of a small regular file, or "" when there is none or it is no text."""
+    """Return the text of a file of at most ``MAX_BYTES``, or "" when there is no such file or it is no text."""
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES:
@@ -251,7 +248,7 @@ def _read(path: Path) -> str:
 
 
 TIMEOUT = 10.0
-"""Seconds to wait for an answer of git."""
+"""Seconds after which a git command that has not answered counts as failed."""
 _ISOLATION = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -273,10 +270,10 @@ def is_git_project(project: Path, env: Mapping[str, str]) -> bool:
 
 
 def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: str = "", branch: str = "") -> str:
-    """Return ``commit`` if the project has it, else the last commit before the time ``at``, else the current commit.
+    """Return the commit on which a session worked, as well as git knows it, or "".
 
-    With a ``branch``, the session went on after ``commit``: then return the last commit of either before ``at``. Return
-    "" when git knows none of them.
+    That is ``commit`` if the project has it, else the last one before the time ``at``, else the current one. With a
+    ``branch``, the session made commits after ``commit``: then it is the last one of either before ``at``.
     """
     before = (f"--before={at}",) if _MOMENT.fullmatch(at) else ()
     names = [f"refs/heads/{branch}", f"refs/remotes/origin/{branch}"] if branch and before else []
@@ -291,23 +288,20 @@ def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: 
 
 
 def is_tracked(path: Path) -> bool:
-    """Tell whether git tracks the file, so that other people will see a change.
-
-    Return False without git or a repository.
-    """
+    """Tell whether git tracks the file, so that other people will see a change; False without git."""
     arguments = ("--literal-pathspecs", "ls-files", "--error-unmatch", "--", path.name)
     return bool(_ask(path.parent, {}, *arguments))
 
 
 def list_tracked(folder: Path) -> list[str]:
-    """Return the files in a folder that git tracks; return none without git, a repository or the folder."""
+    """Return the names of the files in a folder that git tracks, or an empty list without git or folder."""
     return _ask(folder, {}, "ls-files").splitlines() if folder.is_dir() and not folder.is_symlink() else []
 
 
 def _ask(folder: Path, env: Mapping[str, str], *arguments: str) -> str:
     """Run git in a folder and return its output, or "" when it fails.
 
-    git is searched for on the PATH of ``env``, or on the PATH of this process when ``env`` has none.
+    git is searched for on the PATH of ``env``, or on that of this process when ``env`` has none.
     """
     import shutil  # noqa: PLC0415  `status` asks nothing
     import subprocess  # noqa: PLC0415  as above

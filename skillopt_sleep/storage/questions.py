@@ -1,7 +1,7 @@
-"""Stores questions for the agent that the user works in, as files of the project, and the user's permissions.
+"""Stores questions that the user's own agent is to answer, as files in the project, and the user's permissions.
 
-The providers that may receive sessions, and the commands that may run as checks, are stored in the user's own database,
-never in a project.
+Permissions are kept in the user's own database, never in a project: which providers may receive sessions, and which
+commands may run as checks.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from skillopt_sleep.storage.files import make_folders, make_own_folder, read_reg
 
 QUESTION, ANSWER = ".question.md", ".answer.md"
 LONGEST = 1_000_000
-"""Maximum bytes of an answer; a longer answer is not read."""
+"""Size in bytes above which an answer file is not read."""
 
 
 class QuestionBox:
-    """The folder ``.skillopt-sleep/handoff`` of a project (``handoff.Questions``), and a secret key in the data folder.
+    """Questions to the user's own agent, one file each in the project's ``.skillopt-sleep/handoff``.
 
-    Both roles of a night share the folder; it is safe between threads.
+    Both roles of a night share the folder (``handoff.Questions``); it may be used from several threads.
     """
 
     def __init__(self, project: Path, data_dir: Path) -> None:
@@ -37,7 +37,7 @@ class QuestionBox:
         self._lock = threading.Lock()
         self._key: bytes | None = None
         self._asked: dict[str, str | None] = {}
-        """The fault of the answer to each question of this sitting: "" for a missing answer, None for a usable one."""
+        """What is wrong with the answer to each question asked: "" for no answer yet, None for a usable one."""
 
     @property
     def place(self) -> str:
@@ -46,17 +46,17 @@ class QuestionBox:
 
     @property
     def key(self) -> bytes:
-        """A secret key of this user, made at first use. Raises ``DiskError``."""
+        """A random secret of this user, made at first use and kept in the data folder. Raises ``DiskError``."""
         with self._lock:
             if self._key is None:
                 self._key = self._load_key()
             return self._key
 
     def ask(self, name: str, text: str, fault: Callable[[str], str]) -> str | None:
-        """Return the answer to a question; without a usable answer, write the question and return None.
+        """Return the answer to the question ``name``, or None after writing ``text`` as the question's file.
 
-        ``fault`` returns what is wrong with an answer, or "" for a usable one. An unusable answer file stays as it is.
-        Raises ``Refused`` when the folder is behind a link, and ``DiskError``.
+        ``fault`` says what is wrong with an answer, or "" for a usable one; a faulty answer counts as none, and its
+        file stays. Raises ``Refused`` when the folder is behind a link, and ``DiskError``.
         """
         refuse_links(self._folder, within=self._project)
         answer, wrong = _read_answer(self._folder / f"{name}{ANSWER}")
@@ -70,27 +70,26 @@ class QuestionBox:
         return answer
 
     def missing(self) -> tuple[str, ...]:
-        """Return the name of each unanswered question of this sitting, with the fault of an answer that is unusable."""
+        """Return the file name of each question asked that has no usable answer, with what is wrong with the answer."""
         with self._lock:
             left = [(name, wrong) for name, wrong in self._asked.items() if wrong is not None]
         return tuple(f"{name}{ANSWER} ({wrong})" if wrong else f"{name}{QUESTION}" for name, wrong in sorted(left))
 
     def list_foreign_answers(self) -> tuple[str, ...]:
-        """Return the names of answer files that belong to no question of this sitting."""
+        """Return the names of answer files to no question that this process asked."""
         with self._lock:
             names = [name for name in self._list_files() if name.endswith(ANSWER)]
             return tuple(name for name in names if name.removesuffix(ANSWER) not in self._asked)
 
     def kept(self, name: str) -> None:
-        """Remove a question and its answer, after the reply was stored in the ledger. Raises ``DiskError``."""
+        """Remove the files of a question, whose answer is now stored in the database. Raises ``DiskError``."""
         remove(self._folder / f"{name}{QUESTION}")
         remove(self._folder / f"{name}{ANSWER}")
 
     def tidy(self) -> None:
-        """Remove unanswered questions of an earlier sitting that were not asked again. Raises ``DiskError``.
+        """Remove questions of an earlier process that have no answer and were not asked again. Raises ``DiskError``.
 
-        When this sitting has asked nothing, remove nothing: a command that only shows something must not remove
-        questions.
+        A process that asked nothing removes nothing: a command that only shows something must not remove questions.
         """
         if not self._asked:
             return
@@ -121,7 +120,7 @@ class QuestionBox:
 
 
 def _read_answer(path: Path) -> tuple[str | None, str | None]:
-    """Return the text of an answer file and its fault: (text, None), (None, fault), or (None, "") without a file."""
+    """Read an answer file: return (text, None), (None, what is wrong with it), or (None, "") without a file."""
     with contextlib.suppress(OSError):
         if os.lstat(path).st_size > LONGEST:
             return None, f"longer than {LONGEST:,} bytes"
@@ -136,19 +135,19 @@ def _read_answer(path: Path) -> tuple[str | None, str | None]:
 
 
 class Agreements:
-    """The user's agreements that a source's sessions may go to a provider. Every method raises ``DiskError`` only."""
+    """Which agent's sessions the user allows to be sent to which provider. Every method raises ``DiskError`` only."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
     def all(self) -> frozenset[tuple[str, str]]:
-        """Return every (source, provider) that the user has agreed to."""
+        """Return every permission as (source, provider), such as ("claude", "openai")."""
         rows = self._database.rows("SELECT source, provider FROM agreements")
         return frozenset((row["source"], row["provider"]) for row in rows)
 
     def agree(self, source: str, provider: str) -> None:
-        """Store that the user has agreed to send sessions of a source to a provider."""
+        """Store that the user allows sessions of a source, such as "claude", to be sent to a provider."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO agreements VALUES (?, ?, ?)", (source, provider, self._clock.now().isoformat())
@@ -156,20 +155,20 @@ class Agreements:
 
 
 class Approvals:
-    """The commands that the user approved for each project folder. Every method raises ``DiskError`` only."""
+    """Commands that the user allows to run as checks, by project folder. Every method raises ``DiskError`` only."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def of(self, project: str) -> tuple[CheckCommand, ...]:
-        """Return the approved commands of a project, in the order they were approved."""
+        """Return the allowed commands of a project, in the order in which they were allowed."""
         rows = self._database.rows(
             "SELECT line, seconds FROM approved_commands WHERE project = ? ORDER BY rowid", (project,)
         )
         return tuple(CheckCommand(line=row["line"], seconds=row["seconds"]) for row in rows)
 
     def approve(self, project: str, command: CheckCommand, now: datetime) -> None:
-        """Approve a command; approving it again changes its time limit."""
+        """Allow a command; when it is allowed already, change its time limit."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO approved_commands VALUES (?, ?, ?, ?)"
@@ -178,6 +177,6 @@ class Approvals:
             )
 
     def remove(self, project: str, line: str) -> None:
-        """Remove the approval of a command."""
+        """Withdraw the permission for a command line."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM approved_commands WHERE project = ? AND line = ?", (project, line))

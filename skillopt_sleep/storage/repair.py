@@ -1,8 +1,8 @@
 """Backs up the database, finds damage in it, and repairs it.
 
-SQLite makes the backup after every night. A damaged file is replaced by a new one with every row that can still be
-read, and with further rows from the backup; the damaged file is kept beside it. When only single entries of a file are
-damaged, only those are replaced or removed.
+A backup is made after every night. A file that SQLite cannot read is replaced by a new one with every row that can
+still be read and with missing rows from the backup; the damaged file is kept next to it. When SQLite can read the file
+but single values are damaged, only their rows are replaced or removed.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ COLUMNS: tuple[tuple[str, str, Decoder], ...] = (
     ("attempts", "started_at", _convert(datetime)),
     ("attempts", "ended_at", _convert(datetime)),
 )
-"""Columns whose values must be decodable, each with its decoder; NULL is always allowed."""
+"""(table, column, decoder) of each column whose values must be decodable, unless they are NULL."""
 BACKUP = "sleep.db.copy"
-"""File name of the backup, which is made after each night."""
+"""File name of the backup of ``sleep.db``, in the same folder."""
 PAST = (
     "adoptions",
     "adopted_how",
@@ -90,50 +90,50 @@ PAST = (
     "steps",
     "forgotten_sessions",
 )
-"""Tables about the past, whose rows are taken from the backup when the damaged file has lost them."""
+"""Tables of past events. Rows that they lost are taken from the backup; rows of other tables may be gone on purpose."""
 SAME = {"adoptions": ("night", "project", "path"), "proposals": ("project",)}
-"""Columns besides the key that must be equal in a row of the backup for the same entry, because keys are reused."""
+"""Columns, besides the key, in which the backup's row must equal a damaged row, because keys are used again."""
 
 
 class DamagedEntry(Struct, frozen=True, kw_only=True):
-    """A row with a column that cannot be decoded."""
+    """A row of the database with a value that cannot be decoded."""
 
     table: str
     column: str
     key: dict[str, object]
-    """The names and values of the columns that identify the row."""
+    """Names and values of the columns that identify the row."""
     row: dict[str, object]
-    """The names and values of all columns."""
+    """Names and values of all its columns."""
     why: str
 
     @property
     def condition(self) -> str:
-        """The SQL condition that selects the row by the columns of its key."""
+        """The SQL condition, such as "project IS ? AND id IS ?", that selects the row."""
         return " AND ".join(f"{name} IS ?" for name in self.key)
 
 
 class RepairReport(Struct, frozen=True, kw_only=True):
-    """The results of a repair."""
+    """What a repair of the database found and did."""
 
     path: str
     damaged: str = ""
-    """The new path of the damaged file, or "" when only entries of a whole file were repaired."""
+    """Where the damaged file was moved; "" when the file stayed and only single rows of it were repaired."""
     rows: dict[str, int] = {}
     """Number of rows saved from the damaged file, by table."""
     incomplete: tuple[str, ...] = ()
-    """Names of tables of which not all rows could be read."""
+    """Names of tables that could not be read to their end."""
     from_copy: int = 0
     """Number of rows taken from the backup."""
     mended: int = 0
-    """Number of entries that could not be decoded."""
+    """Number of rows that could not be decoded, and were replaced from the backup or removed."""
     aside: str = ""
-    """Path of the file with the damaged entries that were not in the backup either, or ""."""
+    """Path of the file in which removed rows are kept, because the backup did not have them; "" when there are none."""
     remade: tuple[str, ...] = ()
-    """Names of tables that were missing and were made again."""
+    """Names of tables that were missing and had to be made again."""
 
 
 def find_damage(database: Database) -> str:
-    """Return a description of the first thing to repair in a file whose pages are whole, or "" when there is none."""
+    """Describe the first missing table or undecodable value of a database that SQLite can read; "" without any."""
     if missing := _list_missing_tables(database):
         return f"table {missing[0]} is missing"
     first = next(_find_damaged_entries(database), None)
@@ -141,10 +141,9 @@ def find_damage(database: Database) -> str:
 
 
 def back_up_database(database: Database) -> None:
-    """Update the backup beside the database. Raises ``DiskError``, also for a damaged database.
+    """Bring the backup up to date. Raises ``DiskError``, also for a damaged database.
 
-    Only changed rows are written, in one transaction; a backup that has another schema or is damaged is replaced as a
-    whole.
+    Only changed rows are written, in one transaction; a backup that is damaged or has other tables is made anew.
     """
     target = database.path.with_name(BACKUP)
     temporary = target.with_name(f".{BACKUP}.skillopt-new")
@@ -167,9 +166,9 @@ def back_up_database(database: Database) -> None:
 
 
 def repair_database(path: Path, *, extra_schema: str, now: datetime) -> RepairReport | None:
-    """Repair a damaged database and return a report, or None when it is whole or does not exist.
+    """Repair a damaged database and return a report, or None when there is no damage or no database.
 
-    The new file replaces the damaged one in one step. Raises ``DiskError``.
+    A damaged file is replaced in one step. Raises ``DiskError``.
     """
     backup = path.with_name(BACKUP)
     gone = not _has_tables(path)
@@ -201,7 +200,7 @@ def repair_database(path: Path, *, extra_schema: str, now: datetime) -> RepairRe
 
 
 def _repair_entries(path: Path, extra_schema: str, now: datetime) -> RepairReport:
-    """Make missing tables; replace each damaged entry from the backup, or save it in a file and delete it."""
+    """Make missing tables; replace each damaged row from the backup, or else move it to a file."""
     backup = path.with_name(BACKUP)
     with closing(Database(path, extra_schema=extra_schema)) as database:
         remade, copied = _list_missing_tables(database), 0
@@ -251,7 +250,7 @@ def _find_fault(decode: Decoder, content: object) -> str:
 
 
 def _restore_entry(database: Database, backup: Path, entry: DamagedEntry) -> bool:
-    """Replace a damaged row from the backup; return False when the backup has no sound row for the same entry."""
+    """Replace a damaged row by that of the backup; return False when the backup has none, or a damaged one."""
     if entry.table == "swaps" or not backup.exists():  # a change of files in the backup is long done
         return False
     names = list(entry.row)
@@ -274,7 +273,7 @@ def _restore_entry(database: Database, backup: Path, entry: DamagedEntry) -> boo
 
 
 def _save_entries(path: Path, lost: Sequence[DamagedEntry]) -> str:
-    """Save entries in a file, one line of JSON each, with bytes as base64; return its path, or "" without entries."""
+    """Append rows to a file as lines of JSON; return its path, or "" when there are no rows to save."""
     if not lost:
         return ""
     lines = [msgspec.json.encode({"table": entry.table, "column": entry.column, "row": entry.row}) for entry in lost]
@@ -297,7 +296,7 @@ def _list_parts(path: Path) -> list[Path]:
 
 
 def _has_tables(path: Path) -> bool:
-    """Tell whether the file exists, can be read, and has a table."""
+    """Tell whether SQLite can read the file and finds a table in it."""
     return bool(_read_rows(path, "SELECT 1 FROM sqlite_master LIMIT 1")[0])
 
 
@@ -306,7 +305,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _copy_rows(source: Path, into: Database, tables: tuple[str, ...] | None) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Copy every readable row that is missing; return the number of rows by table, and tables not read to the end."""
+    """Copy each row that ``into`` lacks; return the number of rows by table, and the tables not read to their end."""
     counts: dict[str, int] = {}
     incomplete: list[str] = []
     names = [row["name"] for row in into.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -325,7 +324,7 @@ def _copy_rows(source: Path, into: Database, tables: tuple[str, ...] | None) -> 
 
 
 def _read_rows(source: Path, query: str, values: tuple[object, ...] = ()) -> tuple[list[tuple[object, ...]], bool]:
-    """Return the rows of a table before its first damaged page, and whether these are all rows."""
+    """Return the rows that a query yields before its first error, and whether there was none."""
     rows: list[tuple[object, ...]] = []
     try:
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:

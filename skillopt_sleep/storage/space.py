@@ -1,4 +1,4 @@
-"""Manages disk space: checks before a night that its results can be written, and removes old nights after it."""
+"""Looks after disk space: checks before a night that there is enough, and removes files of old nights after it."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from skillopt_sleep.storage.files import count_missing_folders, refuse_links
 from skillopt_sleep.storage.repair import find_damage
 
 NEWEST = 3
-"""Number of latest nights of a project that are kept whatever their age and size."""
+"""Number of a project's latest nights whose files are never removed, whatever their age and size."""
 NEEDED = 16 * 2**20
-"""Minimum free bytes in the data folder, several times what a night of some hundred calls writes."""
+"""Bytes that must be free in the data folder before a night: several times what some hundred calls write."""
 NEEDED_IN_PROJECT = NEEDED // 4
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
-    """The nights that a pruning removed."""
+    """What was removed of old nights, whose names are ``nights``."""
 
     nights: tuple[str, ...] = ()
     size: int = 0
-    """Bytes of the removed files."""
+    """Bytes of the files that were removed."""
     skipped: tuple[str, ...] = ()
-    """For each folder that could not be removed, the reason."""
+    """One line for each night's folder that could not be removed, with the reason."""
 
 
 def check_disk(database: Database, project: Path) -> None:
-    """Check, by writing, that the data folder and the project are writable, and that the database is whole.
+    """Write to the data folder and the project to see whether a night can, and look for damage in the database.
 
-    Raises ``DiskError``, which names the folder or file, the fault, and a remedy.
+    Raises ``DiskError``, which names the folder or file, what is wrong, and a remedy.
     """
     _reserve(database.path.parent, NEEDED)
     _reserve(project, NEEDED_IN_PROJECT)
@@ -50,7 +50,7 @@ def check_disk(database: Database, project: Path) -> None:
 
 
 def list_disk_problems(data_dir: Path, project: Path) -> tuple[str, ...]:
-    """Return one line for each reason why a night could not be written to disk, as far as known without writing."""
+    """Return one line for each reason why a night could not write its results, found without writing anything."""
     found = []
     for folder, size in ((data_dir, NEEDED), (project, NEEDED_IN_PROJECT)):
         existing = _find_existing(folder)
@@ -64,11 +64,11 @@ def list_disk_problems(data_dir: Path, project: Path) -> tuple[str, ...]:
 def prune(
     database: Database, project: Path, *, now: datetime, days: int, size: int, waiting: frozenset[str] = frozenset()
 ) -> Pruned:
-    """Remove replies and files of nights older than ``days``, and of the oldest beyond ``size`` bytes of files.
+    """Remove replies and files of nights that are older than ``days``, or too many for ``size`` bytes of files.
 
-    Kept whole are nights that are unfinished, adopted, counted for the caps of this day, or ``waiting`` to be adopted,
-    and nights whose folder is a link or cannot be removed. Reports, and the archive of sessions and tasks, are never
-    removed. Raises ``DiskError``.
+    Left alone are nights that are unfinished, adopted, ``waiting`` to be adopted, or that count for today's caps, and
+    nights whose folder is a link or cannot be removed. Reports, archived sessions and tasks always stay. Raises
+    ``DiskError``.
     """
     rows = database.rows(
         "SELECT id, started_at FROM nights WHERE project = ? AND state = 'finished' ORDER BY started_at DESC",
@@ -118,26 +118,26 @@ def _remove_folder(folder: Path) -> None:
 
 
 def _measure(folder: Path) -> int:
-    """Return the bytes of all files in a folder, or 0 for a link."""
+    """Return the size of all files in a folder in bytes; 0 when the folder is a link."""
     if folder.is_symlink():
         return 0
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def _forget_replies(database: Database, night: str) -> None:
-    """Delete the replies of a night and the results of its stages; its report stays."""
+    """Delete a night's replies, calls and results of stages from the database; its report stays."""
     with database.transaction() as connection:
         for table in ("replies", "stages", "calls"):
             connection.execute(f"DELETE FROM {table} WHERE night = ?", (night,))  # noqa: S608  our own names
 
 
 def _find_existing(folder: Path) -> Path:
-    """Return the folder, or its nearest parent folder that exists."""
+    """Return the folder itself if it exists, else the nearest parent folder that does."""
     return folder if folder.exists() else folder.parents[count_missing_folders(folder)]
 
 
 def _reserve(folder: Path, size: int) -> None:
-    """Allocate ``size`` bytes for a moment: space that ``df`` calls free may be reserved for root or beyond a quota."""
+    """Write ``size`` bytes and delete them: space that ``df`` calls free may be for root only or beyond a quota."""
     place, prefix = _find_existing(folder), f".skillopt-sleep-{os.getpid()}-"
     try:
         with tempfile.TemporaryFile(dir=place, prefix=prefix) as file:  # nameless: a kill leaves nothing

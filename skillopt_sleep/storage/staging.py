@@ -1,4 +1,4 @@
-"""Stages a night's proposal: the proposed files, a diff of each and a manifest, in a folder of the project.
+"""Stages a night's proposal: writes the proposed files, a diff of each and a manifest into a folder of the project.
 
 Anybody who can write to the project can change these files. So the manifest, with the hash of every proposed file, is
 also stored in the user's own database, and only files that agree with it are adopted.
@@ -50,14 +50,14 @@ CREATE INDEX IF NOT EXISTS adoptions_live ON adoptions (path, id) WHERE reverted
 CREATE TABLE IF NOT EXISTS adopted_how (adoption INTEGER PRIMARY KEY, how TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS swaps (id INTEGER PRIMARY KEY, what TEXT NOT NULL, swap BLOB NOT NULL);
 """
-"""``adoptions.edits`` is a JSON list of ``live_files.AdoptedEdit``. ``adopted_how.how`` says how edits that no gate had
-accepted went live. ``swaps`` contains the live files that are being changed at this moment."""
+"""Tables of proposals and adoptions. ``edits`` is a JSON list of ``live_files.AdoptedEdit``, ``how`` the note
+``Adoption.how``; ``swaps`` has a row for each file that is being changed at this moment."""
 
 MANIFEST = "manifest.json"
 
 
 class ProposalStatus(enum.StrEnum):
-    """The state of a proposal; a reverted one can be adopted again while its live files are those it was made for."""
+    """Whether a proposal waits (staged), was adopted, or was adopted and taken out again (reverted)."""
 
     STAGED = "staged"
     ADOPTED = "adopted"
@@ -65,37 +65,37 @@ class ProposalStatus(enum.StrEnum):
 
 
 class StagedDocument(Struct, frozen=True, kw_only=True):
-    """One changed document of a proposal."""
+    """One file that a proposal changes."""
 
     kind: DocumentKind
     path: str
     whole: bool
-    """Whether the whole file belongs to this program, not only a region of it."""
+    """True for a file that is all ours, such as a skill; False when we own only a marked region of it."""
     base_sha256: str | None
-    """Hash of the live file that the night read, or None when there was no file."""
+    """Hash of the user's file as the night read it, or None when there was none."""
     proposed_sha256: str | None
-    """Hash of the proposed file, or None when the proposal removes the file."""
+    """Hash of the file as proposed, or None when the proposal removes it."""
     proposed: str | None
-    """Name of the proposed file in the folder of the proposal, or None when the proposal removes it."""
+    """Name of the file with the proposed text, in the proposal's folder; None when the proposal removes the file."""
     diff: str
-    """Name of the diff in the folder of the proposal."""
+    """Name of the file with the diff, in the proposal's folder."""
     edits: tuple[EditRecord, ...]
     untried: str = ""
-    """The agent with which the edits were proven, when another agent reads the file; otherwise ""."""
+    """The agent with which the edits were tried, if it is not the one that reads this file; otherwise ""."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """The contents of ``manifest.json`` of a proposal."""
+    """The list of what a proposal changes, as stored in its ``manifest.json``."""
 
     schema_version: int = SCHEMA_VERSION
     night: str
     created: str
-    """The time when the proposal was staged, in ISO 8601."""
+    """When the proposal was written, in ISO 8601."""
     documents: tuple[StagedDocument, ...]
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """A proposal as it is stored in the user's own database."""
+    """A proposal as stored in the user's own database."""
 
     project: str
     status: ProposalStatus
@@ -104,7 +104,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ProposalStaging:
-    """Stages, lists and verifies the proposals of one project, an absolute path (``night.plan.Staging``)."""
+    """Writes, lists and verifies the proposals for one project, given as an absolute path (``night.plan.Staging``)."""
 
     database: Database
     _: KW_ONLY
@@ -121,17 +121,16 @@ class ProposalStaging:
         *,
         also: Sequence[Proposed] = (),
     ) -> tuple[str | None, tuple[DocumentChange, ...]]:
-        """Write a proposal; return its folder (None when no document changes) and its changes.
+        """Write a night's proposal; return its folder (None when no document changes) and the changes, for the report.
 
-        ``edits`` are those that turned the baseline into the candidate, in order; other edits are a programming error
-        and raise ValueError. ``untried`` is written to the manifest and the changes; ``also`` has the documents for
-        other agents.
+        ``edits`` are those that turned ``baseline`` into ``candidate``, in order; others raise ValueError. ``untried``
+        is the value of ``StagedDocument.untried``, and ``also`` has the same for documents of other agents.
 
-        A live file that was edited since the baseline was read gets the same edits on its new text, if they still
-        apply; otherwise the change says that it cannot be adopted.
+        If the user edited a file since the night read it, the edits are applied to the new text; where they no longer
+        fit, the change says that it cannot be adopted.
 
-        Raises ``Refused`` and ``DiskError``; nothing is recorded unless every file was written. Staging a night again
-        replaces its proposal.
+        Raises ``Refused`` and ``DiskError``; the database learns of the proposal only when every file was written. A
+        second call for the same night replaces its proposal.
         """
         staged: list[StagedDocument] = []
         files: dict[str, bytes] = {}
@@ -171,11 +170,11 @@ class ProposalStaging:
         return str(folder), tuple(changes)
 
     def folder(self, night: str) -> Path:
-        """Return the path of the folder of a night's proposal, which need not exist."""
+        """Return the path of the folder for a night's proposal, whether or not it exists."""
         return self.project / ".skillopt-sleep" / "nights" / night / "proposal"
 
     def proposals(self) -> tuple[Proposal, ...]:
-        """Return every proposal of this project, the latest first."""
+        """Return all proposals for this project, the latest first."""
         rows = self.database.rows(
             "SELECT project, status, manifest FROM proposals WHERE project = ? ORDER BY created DESC",
             (str(self.project),),
@@ -190,12 +189,12 @@ class ProposalStaging:
         )
 
     def waiting(self) -> tuple[Proposal, ...]:
-        """Return the staged proposals whose live files have not changed, so that they can be adopted, latest first."""
+        """Return the proposals that can be adopted, because no file they change has changed; latest first."""
         staged = [proposal for proposal in self.proposals() if proposal.status is ProposalStatus.STAGED]
         return tuple(proposal for proposal in staged if all(map(_is_base_unchanged, proposal.manifest.documents)))
 
     def live_nights(self) -> tuple[str, ...]:
-        """Return the nights of this project with a live edit, the latest adopted first."""
+        """Return the nights of which an edit is live in this project, the latest adopted first."""
         rows = self.database.rows(
             "SELECT night FROM adoptions WHERE project = ? AND reverted_at IS NULL ORDER BY id DESC",
             (str(self.project),),
@@ -203,10 +202,10 @@ class ProposalStaging:
         return tuple(dict.fromkeys(row["night"] for row in rows))
 
     def verified(self, night: str) -> Proposal:
-        """Return the proposal of a night, after a check that nobody changed one of its files in the project.
+        """Return the proposal of a night after checking that nobody changed one of its files.
 
         A missing file, as after ``git clean``, is no error: what is adopted comes from the user's own database. Raises
-        ``Refused``, which names a changed file, or the known nights when the given one is not among them.
+        ``Refused``, which names a changed file, or the nights that have a proposal if this one has none.
         """
         proposals = {proposal.manifest.night: proposal for proposal in self.proposals()}
         if night not in proposals:
@@ -230,7 +229,6 @@ class ProposalStaging:
             connection.execute("INSERT OR REPLACE INTO proposals VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def _shorten(self, path: str) -> str:
-        """Return the path relative to the project."""
         inside = Path(path).is_relative_to(self.project)
         return Path(path).relative_to(self.project).as_posix() if inside else path.lstrip("/")
 
@@ -241,7 +239,7 @@ def hash_content(content: bytes | None) -> str | None:
 
 
 def render_diff(name: str, before: bytes | None, after: bytes | None) -> bytes:
-    """Return the unified diff of a file, exact for ``patch`` and ``git apply``; None as content means no file."""
+    """Return the unified diff of a file, as ``patch`` and ``git apply`` read it; None as content means no file."""
     import difflib  # noqa: PLC0415  only a change needs it
 
     path = name.encode("utf-8", "surrogateescape")
@@ -256,7 +254,7 @@ def render_diff(name: str, before: bytes | None, after: bytes | None) -> bytes:
 
 
 def _list_changed(*proposals: Proposed) -> Iterator[tuple[Document, Document, Proposed]]:
-    """Yield each document that a proposal changes, in its versions before and after the change."""
+    """Yield each document that the proposals change, before and after, with its proposal."""
     for proposed in proposals:
         for before in proposed.baseline.documents:
             after = proposed.candidate[before.kind]
@@ -283,17 +281,17 @@ def _describe(stem: str, before: Document, after: Document, proposed: Proposed) 
 
 
 class _CarriedOver(NamedTuple):
-    """A proposal for a file that was edited during the night, adapted to the edited file."""
+    """What a proposal becomes for a file that the user edited during the night."""
 
     live: Document
     proposed: Document | None = None
-    """The edited file with the edits, or None when nobody edited the file or an edit no longer applies."""
+    """The user's edited file with the proposal's edits; None when the user edited nothing or an edit no longer fits."""
     note: str = ""
-    """A note that the file was edited during the night, or "" when it was not."""
+    """A sentence for the user that the file was edited during the night, or "" when it was not."""
 
 
 def _carry_over(before: Document, staged: StagedDocument) -> _CarriedOver:
-    """Apply the edits of a proposal to the live file as it is now, if it has changed since the night read it."""
+    """Apply a proposal's edits to the file as it is now, if it has changed since the night read it."""
     live = before
     try:
         live = msgspec.structs.replace(before, content=read_regular(Path(before.path)))

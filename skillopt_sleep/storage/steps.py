@@ -1,8 +1,8 @@
-"""Stores the agent's steps of sessions that have moments, compressed, and deletes sessions that users want forgotten.
+"""Stores the agent's steps of sessions that have moments, and deletes sessions that users want forgotten.
 
-A session's steps are due to be read when it is archived with a correction, and again when it grows. Stored steps were
-redacted before, and outlive the agent's own clean-up; when they take too much space, the oldest are deleted. Of a
-forgotten session, only its id and the ids of its turns stay, because its file or a copy may still exist.
+A session's steps are read after it was archived with a correction, and again when it grows. They are stored redacted
+and compressed, and remain when the agent deletes its files; when they take too much space, the oldest are deleted. Of a
+forgotten session, its id and the ids of its turns stay, because its file or a copy may still exist.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from skillopt_sleep.night.report import NightState
 from skillopt_sleep.storage.database import REPAIR, Database, decode_json
 
 LEVEL = 6
-"""Compression level: results are a tenth smaller than at the fastest level, and it is still faster than redaction."""
+"""zlib's compression level: a tenth smaller than at its fastest, and it still takes less time than redaction does."""
 FORGOTTEN = ""
-"""The path stored with turns of forgotten sessions, so that no copy of a session adds them again."""
+"""Stands in place of a path with turns of forgotten sessions, so that no copy of such a session adds them again."""
 
 
 class KeptSteps(Struct, frozen=True, kw_only=True):
@@ -40,20 +40,20 @@ class KeptSteps(Struct, frozen=True, kw_only=True):
 
 
 class StepArchive:
-    """The stored steps, by source and path of the session. Every method raises ``DiskError`` only."""
+    """The stored steps of sessions; (source, path) names the session's file. Every method raises ``DiskError`` only."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def due(self) -> tuple[tuple[str, str], ...]:
-        """Return the (source, path) of the sessions whose steps are still to be read, the oldest first."""
+        """Return (source, path) of each session whose steps must be read from its file, the oldest first."""
         rows = self._database.rows(
             "SELECT source, path FROM steps_due LEFT JOIN sessions USING (source, path) ORDER BY ended_at, path"
         )
         return tuple((row[0], row[1]) for row in rows)
 
     def keep(self, source: str, path: str, conversation: Conversation | None) -> None:
-        """Store the steps of a session, or leave stored ones for None; in both cases the session is no longer due."""
+        """Store the steps of a session, unless they are None; in both cases they need not be read any more."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM steps_due WHERE source = ? AND path = ?", (source, path))
             if conversation is not None:
@@ -80,7 +80,7 @@ class StepArchive:
         return tuple(KeptSteps(**row) for row in rows)
 
     def drop(self, sessions: Sequence[KeptSteps]) -> None:
-        """Delete the stored steps of some sessions; each session is read again when it grows."""
+        """Delete the stored steps of these sessions; they are read again only when the session grows."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "DELETE FROM steps WHERE source = ? AND path = ?",
@@ -88,7 +88,7 @@ class StepArchive:
             )
 
     def prune(self, size: int) -> tuple[KeptSteps, ...]:
-        """Delete the oldest stored steps until the rest takes at most ``size`` bytes; return the sessions affected."""
+        """Delete the oldest sessions' steps until the others take at most ``size`` bytes; return these sessions."""
         kept = self.list_kept()
         total = sum(session.size for session in kept)
         dropped: list[KeptSteps] = []
@@ -101,7 +101,7 @@ class StepArchive:
         return tuple(dropped)
 
     def leave_out_forgotten(self, conversation: Conversation) -> Conversation | None:
-        """Return a conversation without turns copied from forgotten sessions, or None for a forgotten session."""
+        """Return a conversation without turns of forgotten sessions; None when it is of a forgotten session itself."""
         rows = self._database.rows(
             "SELECT 1 FROM forgotten_sessions WHERE source = ? AND session_id = ?",
             (conversation.source, conversation.session_id),
@@ -118,7 +118,7 @@ class StepArchive:
 
 
 def drop_turns(conversation: Conversation, turns: set[str]) -> Conversation:
-    """Return a conversation without these turns, and without the turns without a prompt that follow them."""
+    """Return a conversation without the turns of these ids, and without turns by the agent alone that follow them."""
     left, dropping = [], False
     for turn in conversation.turns:
         dropping = turn.turn in turns or (dropping and not turn.turn)
@@ -128,12 +128,12 @@ def drop_turns(conversation: Conversation, turns: set[str]) -> Conversation:
 
 
 def compress_steps(conversation: Conversation) -> bytes:
-    """Return a conversation in its stored form: MessagePack, compressed with zlib."""
+    """Return a conversation as bytes to be stored: MessagePack, compressed with zlib."""
     return zlib.compress(msgspec.msgpack.encode(conversation), LEVEL)
 
 
 def decompress_steps(data: object) -> Conversation:
-    """Decode what ``compress_steps`` returned. Raises ``ValueError`` or ``TypeError`` for anything else."""
+    """Return what ``compress_steps`` packed. Raises ``ValueError`` or ``TypeError`` for any other data."""
     if not isinstance(data, bytes):
         raise TypeError(f"expected bytes, got {type(data).__name__}")
     try:
@@ -143,30 +143,30 @@ def decompress_steps(data: object) -> Conversation:
 
 
 class SessionName(Struct, frozen=True, kw_only=True):
-    """A session as its agent names it; the session may consist of several files."""
+    """A session under the id that its agent gave it; it may be spread over several files."""
 
     source: str
     session_id: str
     cwd: str = ""
     ended_at: str = ""
     prompts: int = 0
-    """Number of archived prompts of the session."""
+    """Number of prompts that the user typed in it, as far as they are archived."""
 
 
 class Deleted(Struct, frozen=True, kw_only=True):
-    """The numbers and names of what was deleted with forgotten sessions."""
+    """What was deleted together with forgotten sessions, in numbers."""
 
     sessions: int = 0
     prompts: int = 0
     steps: int = 0
-    """Bytes of the deleted steps, compressed."""
+    """Bytes that their stored steps took."""
     tasks: int = 0
     shared_tasks: int = 0
     """Number of tasks that stay, because other sessions asked for the same."""
     checks: int = 0
-    """Number of deleted proofs of checks at moments of these sessions."""
+    """Number of deleted results of the search for a check that tells a moment's good answer from its bad one."""
     nights: tuple[str, ...] = ()
-    """The nights that used tasks of these sessions."""
+    """Names of the nights that used tasks of these sessions."""
 
 
 def list_sessions(database: Database, prefix: str = "") -> tuple[SessionName, ...]:
@@ -192,7 +192,7 @@ def is_forgotten(database: Database, prefix: str) -> bool:
 
 
 def load_sessions(database: Database, sessions: Collection[SessionName]) -> tuple[Session, ...]:
-    """Return the archived data of these sessions, one value for each of their files. Raises ``DiskError``."""
+    """Return the archived turns of these sessions, one ``Session`` for each file. Raises ``DiskError``."""
     names = {(session.source, session.session_id) for session in sessions}
     rows = database.rows("SELECT source, session_id, data FROM sessions ORDER BY ended_at, path")
     return tuple(decode_json(row["data"], Session) for row in rows if (row["source"], row["session_id"]) in names)
@@ -201,10 +201,11 @@ def load_sessions(database: Database, sessions: Collection[SessionName]) -> tupl
 def delete_sessions(
     database: Database, sessions: Sequence[SessionName], now: str, moments: Collection[str] = ()
 ) -> Deleted:
-    """Delete all data of the sessions in one transaction, and remember that they are forgotten.
+    """Delete all data of the sessions in one transaction, and store that they are forgotten.
 
-    ``moments`` are the ids of the moments in them, whose proofs are deleted too. All stages of unfinished nights are
-    deleted as well, so that these nights find their sessions anew. Raises ``DiskError``.
+    ``moments`` are the ids of their moments, of which all results are deleted too. The results of nights' stages go
+    too, so that an unfinished night chooses its sessions anew, and so do the replies of finished nights. Raises
+    ``DiskError``.
     """
     names = {(session.source, session.session_id) for session in sessions}
     with database.transaction(durable=True) as connection:
@@ -243,7 +244,7 @@ def delete_sessions(
 def _forget_turns(
     database: Database, connection: sqlite3.Connection, paths: Sequence[tuple[str, str]]
 ) -> dict[str, set[str]]:
-    """Mark the turns of these files as forgotten and delete their feedback labels; return the turns' ids by source."""
+    """Mark the turns of these files as forgotten and delete their labels; return the turns' ids by source."""
     turns: dict[str, set[str]] = {}
     for source, path in paths:
         rows = database.rows("SELECT turn FROM turns WHERE source = ? AND path = ?", (source, path))
@@ -259,7 +260,7 @@ def _forget_turns(
 
 
 def _delete_rows(database: Database, connection: sqlite3.Connection, paths: Sequence[tuple[str, str]]) -> int:
-    """Delete all rows of these files; return the bytes of the deleted steps."""
+    """Delete the sessions in these files; return the number of bytes that their stored steps took."""
     sizes = {
         (row["source"], row["path"]): row["size"]
         for row in database.rows("SELECT source, path, length(data) AS size FROM steps")
@@ -270,7 +271,7 @@ def _delete_rows(database: Database, connection: sqlite3.Connection, paths: Sequ
 
 
 def _cut_from_copies(database: Database, connection: sqlite3.Connection, turns: dict[str, set[str]]) -> None:
-    """Remove forgotten turns from the stored steps of forks, which repeat earlier turns."""
+    """Remove forgotten turns also from the stored steps of forks of their session, which repeat them."""
     for row in database.rows("SELECT source, path, data FROM steps"):
         forgotten = turns.get(row["source"], set())
         conversation = decompress_steps(row["data"])
@@ -288,9 +289,9 @@ def _delete_tasks(
     names: Collection[tuple[str, str]],
     moments: Collection[str],
 ) -> tuple[set[str], set[str]]:
-    """Delete the tasks of these sessions alone, and remove the sessions from other tasks; return the ids of both kinds.
+    """Delete tasks that only these sessions asked for, and remove the sessions from others; return the ids of both.
 
-    Tasks that test the lesson of one of ``moments`` at another place are deleted as well.
+    Tasks that test the lesson of one of ``moments`` in another place are deleted too.
     """
     gone: set[str] = set()
     shared: set[str] = set()
@@ -314,7 +315,7 @@ def _delete_tasks(
 
 
 def _delete_proofs(database: Database, connection: sqlite3.Connection, moments: Collection[str]) -> int:
-    """Delete the results of checking and judging these moments; return the number of deleted checks."""
+    """Delete what checks and judges found about these moments; return the number of deleted results of checks."""
     from skillopt_sleep.mining.references import KeptProof  # noqa: PLC0415  a harvest forgets nothing
 
     rows = database.rows("SELECT digest, data FROM moment_checks")
@@ -325,7 +326,6 @@ def _delete_proofs(database: Database, connection: sqlite3.Connection, moments: 
 
 
 def _list_nights(database: Database, tasks: Collection[str]) -> tuple[str, ...]:
-    """Return the nights that used any of these tasks, the oldest first."""
     rows = database.rows(
         "SELECT DISTINCT night FROM services WHERE task IN (SELECT value FROM json_each(?)) ORDER BY night",
         (msgspec.json.encode(sorted(tasks)).decode(),),

@@ -1,6 +1,6 @@
-"""Stores the results of nights: about edits, the reliability of measurements, and the references of moments.
+"""Stores what nights found out: on edits, on how reliable the measurements are, and on references of moments.
 
-Proofs are stored for ever, so that none is paid for twice.
+The results on references are kept for ever, so that none is paid for twice.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.report import SealedTest
 
 RECALLED = 24
-"""Maximum rejected edits shown to a reflection; more of them would leave too little room for the failures."""
+"""How many rejected edits a reflection is shown at most; more would leave too little room for the failures."""
 
 
 class TrialStore:
-    """Undecided edits, the account of all trials, and the measurements of live documents (``ports.Trials``)."""
+    """What all nights of a project found out about edits and about their own measurements (``ports.Trials``)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def pending(self, project: str) -> tuple[PendingEdit, ...]:
-        """Return the undecided edits, in the order in which they were first tried."""
+        """Return the edits on which no gate has decided yet, in the order in which they were first tried."""
         rows = self._database.rows("SELECT data FROM pending_edits WHERE project = ? ORDER BY rowid", (project,))
         return tuple(decode_json(row["data"], PendingEdit) for row in rows)
 
     def conclude(
         self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried], *, settled: Iterable[str] = ()
     ) -> None:
-        """Replace the undecided edits ``settled`` by ``pending``, and store ``tried``; a repetition changes nothing."""
+        """Replace the undecided edits with the ids ``settled`` by ``pending``, and store the trials ``tried``."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "DELETE FROM pending_edits WHERE project = ? AND id = ?", [(project, id_) for id_ in sorted(settled)]
@@ -56,7 +56,7 @@ class TrialStore:
             )
 
     def account(self, project: str) -> Account:
-        """Return the sums over all trials, including those stored by an earlier version of this program."""
+        """Return how many rules nights tried and accepted, and how many of these may be useless."""
         rows = self._database.rows(
             "SELECT * FROM tried_lives WHERE project = :project UNION ALL SELECT * FROM tried_edits AS older"
             " WHERE project = :project AND NOT EXISTS (SELECT 1 FROM tried_lives AS newer WHERE"
@@ -71,7 +71,7 @@ class TrialStore:
         )
 
     def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
-        """Store scores of live documents, and how often the first answer won a judged pair; repeating adds nothing."""
+        """Store how the unchanged documents scored, and whether a judge preferred the first or the second answer."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO base_replays VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -86,14 +86,14 @@ class TrialStore:
             )
 
     def replays(self, project: str) -> tuple[BaseReplay, ...]:
-        """Return all stored replays of live documents."""
+        """Return every stored score of unchanged documents."""
         from skillopt_sleep.gate.noise import BaseReplay  # noqa: PLC0415  `status` reads this module, and audits nothing
 
         rows = self._database.rows("SELECT * FROM base_replays WHERE project = ?", (project,))
         return tuple(BaseReplay(**{name: row[name] for name in BaseReplay.__struct_fields__}) for row in rows)
 
     def position(self, project: str) -> Position:
-        """Return how often the first and the second of two answers won a judged pair, over all nights."""
+        """Return how often judges preferred the first and the second of two answers, over all nights."""
         from skillopt_sleep.gate.account import Position  # noqa: PLC0415
 
         row = self._database.rows(
@@ -104,20 +104,20 @@ class TrialStore:
         return Position(first=int(row["first"]), second=int(row["second"]), ties=int(row["ties"]))
 
     def attempt(self, project: str, change: str, night: str) -> int:
-        """Store that a night tries to score an adopted change on sealed tasks; return how many nights have tried."""
+        """Store that a night tests an adopted change on tasks kept aside for it; return how many nights tested it."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO sealed_tests VALUES (?, ?, ?, NULL)", (project, change, night))
         return self.attempts(project, change)
 
     def attempts(self, project: str, change: str) -> int:
-        """Return the number of nights that have tried to score an adopted change on sealed tasks."""
+        """Return how many nights tested an adopted change on tasks kept aside for it."""
         rows = self._database.rows(
             "SELECT COUNT(*) AS count FROM sealed_tests WHERE project = ? AND change_night = ?", (project, change)
         )
         return int(rows[0]["count"])
 
     def scored(self, project: str, test: SealedTest) -> None:
-        """Store the outcome of a sealed test."""
+        """Store the result of a test of an adopted change on tasks kept aside."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO sealed_tests VALUES (?, ?, ?, ?)",
@@ -125,7 +125,7 @@ class TrialStore:
             )
 
     def sealed(self, project: str) -> tuple[SealedTest, ...]:
-        """Return the results of all sealed tests, the latest first."""
+        """Return the results of all tests of adopted changes, the latest first."""
         from skillopt_sleep.night.report import SealedTest  # noqa: PLC0415
 
         rows = self._database.rows(
@@ -136,27 +136,27 @@ class TrialStore:
 
 
 class RejectedEditStore:
-    """Edits that a gate rejected (``ports.RejectedEdits``)."""
+    """Edits that gates rejected, and edits whose trial ended for good, by project (``ports.RejectedEdits``)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def recall(self, project: str) -> tuple[AppliedEdit, ...]:
-        """Return the latest ``RECALLED`` rejected edits of a project."""
+        """Return the latest rejected edits of a project, at most ``RECALLED``."""
         rows = self._database.rows(
             "SELECT data FROM rejected_edits WHERE project = ? ORDER BY rowid DESC LIMIT ?", (project, RECALLED)
         )
         return tuple(decode_json(row["data"], AppliedEdit) for row in rows)
 
     def closed(self, project: str) -> tuple[ClosedEdit, ...]:
-        """Return every edit that was rejected or given up, the oldest first."""
+        """Return every edit whose trial ended for good (proven, rejected or given up), the oldest first."""
         rows = self._database.rows("SELECT data FROM closed_edits WHERE project = ? ORDER BY rowid", (project,))
         return tuple(decode_json(row["data"], ClosedEdit) for row in rows)
 
     def remember(
         self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
     ) -> None:
-        """Store each edit once: a rejected edit with the latest reason, a closed edit with its first night."""
+        """Store rejected edits, each with its latest reason, and ``closed`` ones, each as it first ended."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO rejected_edits VALUES (?, ?, ?, ?)",
@@ -169,13 +169,13 @@ class RejectedEditStore:
 
 
 class MomentProofs:
-    """This user's proposed checks and judged pairs of recorded moves (``mining.references.ProofStore``)."""
+    """Which checks and judges can tell the two answers at a moment apart (``mining.references.ProofStore``)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def checks(self) -> Mapping[str, KeptProof]:
-        """Return the result of every check that was asked for, by the digest of its moment."""
+        """Return the results of all searches for a check, by the digest of the moment's words and answers."""
         from skillopt_sleep.mining.references import KeptProof  # noqa: PLC0415  `status` proves nothing
 
         rows = self._database.rows("SELECT data FROM moment_checks")
@@ -183,7 +183,7 @@ class MomentProofs:
         return {proof.digest: proof for proof in kept}
 
     def judged(self, judge: str) -> tuple[JudgedPair, ...]:
-        """Return the recorded pairs that a judge has judged, in the order in which they were stored."""
+        """Return whether this judge told the two answers at moments apart, in the order of storing."""
         from skillopt_sleep.mining.references import JudgedPair  # noqa: PLC0415  `status` proves nothing
 
         rows = self._database.rows(
@@ -195,7 +195,7 @@ class MomentProofs:
         )
 
     def keep(self, found: Sequence[KeptProof | JudgedPair]) -> None:
-        """Store each result once; a result that is already stored stays."""
+        """Store results; one that is already stored stays as it is."""
         from skillopt_sleep.mining.references import KeptProof  # noqa: PLC0415  `status` proves nothing
 
         with self._database.transaction() as connection:
