@@ -1,8 +1,8 @@
 """Model calls: prompts, replies, and what a night may spend on them.
 
-All backends, the ledger and the budget share these values. A figure from a provider that is negative or absurd must
-neither lift a cap nor end the night, so it counts as missing: tokens are then estimated from the length of the texts,
-and a price is not counted.
+All backends, the ledger (the store of paid replies) and the budget share these values. A provider's negative or absurd
+token count or price counts as missing, so that it neither hides spending nor ends the night: tokens are then estimated
+from the length of the texts, and the price is left out.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import sha256
 
 _LONE = re.compile("[\ud800-\udfff]")
-"""A lone surrogate, which is how Python represents a byte that is not UTF-8; no encoding can send it."""
+"""Matches a lone surrogate, Python's stand-in for a byte that was not UTF-8: it cannot be encoded and sent."""
 
 
 class Role(enum.StrEnum):
-    """The part a model plays: the target works with the documents; the optimizer mines, judges and reflects."""
+    """The part a model plays: the target does tasks; the optimizer finds tasks, judges answers and proposes edits."""
 
     TARGET = "target"
     OPTIMIZER = "optimizer"
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """Limits of one call; None means no limit."""
+    """Limits of one model call in time and dollars; None means no limit."""
 
     seconds: float | None = None
     """Maximum wall time in seconds."""
     usd: float | None = None
 
     def clip(self, seconds: float) -> float:
-        """Return ``seconds``, or the time limit of these bounds if that is shorter."""
+        """Return the shorter of ``seconds`` and the time limit of the call."""
         return seconds if self.seconds is None else min(seconds, self.seconds)
 
     def after(self, waited: float) -> Bounds:
-        """Return the bounds that remain after waiting so many seconds."""
+        """Return these limits with ``waited`` seconds taken off the time limit."""
         return Bounds(seconds=None if self.seconds is None else self.seconds - waited, usd=self.usd)
 
 
@@ -54,23 +54,23 @@ class Prompt(Struct, frozen=True, kw_only=True):
     schema: dict[str, Json] | None = None
     """JSON Schema of the object that the model must reply with; None asks for text."""
     sample: int = 0
-    """Number of the repetition of a rollout, which keeps repeated replies apart in the ledger and is never sent."""
+    """Number of the rollout among repeated ones, from 0; never sent, it keeps their stored replies apart."""
     max_output_tokens: int | None = None
     """Maximum number of output tokens, for backends that can limit it; None leaves the length to the model."""
     temperature: float | None = None
     """Sampling temperature, for backends that can set it; None leaves it to the model."""
     within: Bounds = Bounds()
-    """Limits of this call, set by the night's budget."""
+    """Limits of this call in time and dollars, which the night's budget sets."""
 
     def __post_init__(self) -> None:
-        """Replace lone surrogates in the texts by U+FFFD, as they could not be sent; files keep their bytes."""
+        """Replace lone surrogates (bytes that were not UTF-8) in both texts by U+FFFD, as they cannot be sent."""
         for name in ("system", "user"):
             if _LONE.search(text := getattr(self, name)):
                 msgspec.structs.force_setattr(self, name, _LONE.sub("\ufffd", text))
 
     @property
     def digest(self) -> str:
-        """Hex digest of what is sent to the model: both texts and the schema, none of the other fields."""
+        """Hex digest of what the model receives: ``system``, ``user`` and ``schema``."""
         return sha256(msgspec.json.encode([self.system, self.user, self.schema]))
 
 
@@ -78,7 +78,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     """Numbers of tokens of one call, as the provider reports them."""
 
     input_tokens: int = 0
-    """Tokens of the request, including cached ones."""
+    """Tokens of the request, including those that the provider had cached."""
     output_tokens: int = 0
     cached_tokens: int = 0
     estimated: bool = False
@@ -100,7 +100,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     version: str = ""
     """Version of the agent CLI that answered, as checked when the night began or was resumed."""
     answered_at: str = ""
-    """Time when the reply came, ISO 8601; the chain of calls sets it."""
+    """Time when the reply came, in ISO 8601; this program notes it, not the provider."""
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -115,13 +115,13 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One request that was sent, as the ledger records it."""
+    """One request sent to a provider, answered or not, as the ledger of the night's calls records it."""
 
     phase: str
-    """Name of the part of the night that sent the request."""
+    """The part of the night that sent the request, such as "judge"."""
     role: Role
     number: int = 1
-    """Number of this try to get the same reply, from 1."""
+    """Number of the try, from 1: a request that fails is sent again."""
     error: str = ""
     """Name of the exception class that the request raised; "" when it was answered."""
     usage: Usage = Usage()
@@ -146,18 +146,18 @@ class Spend(Struct, frozen=True, kw_only=True):
     """What a night has spent."""
 
     calls: int = 0
-    """Attempts that were sent to a provider."""
+    """Number of requests sent to a provider, failed ones included."""
     tokens: int = 0
     """Input and output tokens together."""
     usd: float = 0.0
-    """The sum of the known prices."""
+    """Sum of the known prices in dollars."""
     unpriced: int = 0
     """Number of calls without a known price; if there are any, reports call ``usd`` a lower bound."""
     seconds: float = 0.0
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """Forecast of the number of calls in one phase, provided that no call has to be repeated."""
+    """Forecast of the number of calls in one phase (part) of a night, provided that no call has to be repeated."""
 
     phase: str
     least: int
@@ -167,14 +167,14 @@ class Expected(Struct, frozen=True, kw_only=True):
 
 
 LEAST_SHARE = 0.7
-"""Lower end of the forecast range, as a share of a night's usual calls; the upper end is twice the lower one."""
+"""Lower end of the forecast of a night's calls, as a share of the usual number; the upper end is twice as high."""
 
 
 def find_range(usual: int, cap: int) -> tuple[int, int]:
-    """Return the lower and upper end of the forecast of a night's calls; the upper end is at most twice the lower one.
+    """Return the lowest and the highest number of calls to forecast for a night that usually makes ``usual`` calls.
 
-    A night postpones its remaining trials when it reaches the upper end, and the next night continues them
-    (`TrialRunner.calls_left`).
+    The highest is at most ``cap``, and at most twice the lowest. A night that reaches it postpones its remaining
+    trials, and the next night continues them (`TrialRunner.calls_left`).
     """
     most = min(2 * math.ceil(usual * LEAST_SHARE), cap)
     return math.ceil(most / 2), most
@@ -218,12 +218,12 @@ def find_blocking_cap(
 
 
 class PhaseTally(Struct, frozen=True, kw_only=True):
-    """What one phase of the night cost."""
+    """Calls, tokens, price and failures of one phase (part) of a night."""
 
     phase: str
     calls: int = 0
     reused: int = 0
-    """Number of replies that this night had already paid for."""
+    """Number of replies that were not bought again, because this night had already paid for the same prompt."""
     retries: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -232,22 +232,22 @@ class PhaseTally(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     """Sum of the calls' durations in seconds; parallel calls overlap."""
     errors: dict[str, int] = field(default_factory=dict)
-    """Number of failed attempts by the name of the exception class."""
+    """Number of failed attempts for each exception class, such as ``{"RateLimited": 2}``."""
 
 
 MAX_TOKENS = 100_000_000
-"""The highest number of tokens of one call that is believed, ten times the tokens of an agent's longest run."""
+"""Highest token count that is believed for one call: ten times what an agent's longest run uses."""
 MAX_USD = 10_000.0
-"""The highest price of one call that is believed, in dollars."""
+"""Highest price in dollars that is believed for one call; a higher one counts as missing."""
 CHARACTERS_PER_TOKEN = 4
 LONGEST_NUMBER = 20
-"""Maximum length of a number that a provider sends as text, in characters."""
+"""Maximum characters of a token count or price that comes as text ("1200"); a longer text is not read as a number."""
 
 R = TypeVar("R", bound=Reply)
 
 
 def read_count(value: Json) -> int | None:
-    """Return a number of tokens, also one sent as text; 0 for null, and None for anything that is not a valid count."""
+    """Return a provider's token count as an integer: 0 for null, 12 for "12", None for what cannot be a count."""
     if value is None:
         return 0
     number = _read_number(value, MAX_TOKENS)
@@ -255,12 +255,12 @@ def read_count(value: Json) -> int | None:
 
 
 def read_price(value: Json) -> float | None:
-    """Return a price in dollars, or None when there is none or the value cannot be a price."""
+    """Return a provider's price in dollars, or None when there is none or the value cannot be a price."""
     return None if value is None else _read_number(value, MAX_USD)
 
 
 def make_usage(*, given: list[Json], written: list[Json], cached: Json = None) -> Usage | None:
-    """Return the usage of one call from its counts of tokens, or None when one of them cannot be a count."""
+    """Return a call's usage, the sums of ``given`` (input) and ``written`` (output) counts; None if one is absurd."""
     given_counts, written_counts = [read_count(value) for value in given], [read_count(value) for value in written]
     if None in given_counts or None in written_counts:
         return None
@@ -273,13 +273,13 @@ def make_usage(*, given: list[Json], written: list[Json], cached: Json = None) -
 
 
 def is_believable(usage: Usage) -> bool:
-    """Return whether every count of a usage is possible for one call."""
+    """Return whether each token count of a call is an integer from 0 to ``MAX_TOKENS``."""
     counts = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
     return all(count is not None and read_count(count) is not None for count in counts)
 
 
 def estimate_usage(prompt: Prompt, text: str) -> Usage:
-    """Return an estimate of the tokens of a prompt and its answer, by their length."""
+    """Return the tokens of a prompt and its answer as estimated from their length, at four characters each."""
     sizes = [-(-len(part) // CHARACTERS_PER_TOKEN) for part in (prompt.system, prompt.user, text)]
     return Usage(input_tokens=sizes[0] + sizes[1], output_tokens=sizes[2], estimated=True)
 
@@ -291,7 +291,7 @@ def correct_reply(reply: R, prompt: Prompt) -> R:
 
 
 def correct_error(error: BackendError | BudgetSpent, prompt: Prompt) -> None:
-    """Replace impossible token counts of an error by an estimate, and an impossible price by None."""
+    """In the error of a failed call, replace impossible token counts by an estimate, an impossible price by None."""
     if not is_believable(Usage(input_tokens=error.input_tokens, output_tokens=error.output_tokens)):
         usage = estimate_usage(prompt, "")
         error.input_tokens, error.output_tokens = usage.input_tokens, usage.output_tokens

@@ -1,7 +1,7 @@
-"""Documents: a skill or memory file as exact bytes, and the one region of the file that edits may change.
+"""Documents: a skill or memory file as exact bytes, and its region, the one part of the file that edits may change.
 
 The file belongs to its owner. Everything outside the region is kept byte for byte: byte order mark, line ends, a
-missing final newline, invalid UTF-8. Inside the region, a newline stands for the line end of the file.
+missing final newline, invalid UTF-8. Inside the region, lines end in a newline whatever the file's line end is.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 BEGIN = "<!-- skillopt-sleep:begin -->"
 END = "<!-- skillopt-sleep:end -->"
 NOTE = "<!-- Rules learnt from your own sessions; `skillopt-sleep revert` takes them out again. -->"
-"""First line of every block, which explains the block to people; not part of the region."""
+"""First line of every block of rules that this program adds to a file; it tells people what the block is."""
 DESCRIPTION = (
     "House rules learnt from this user's own sessions, the formats, conventions and corrections they insist on."
     " Read them before any task here."
 )
-"""The description that earlier versions gave to every skill that they created."""
+"""The ``description`` in the frontmatter of every skill that earlier versions of this program created."""
 NAMED_DESCRIPTION = "House rules and procedures learnt from this user's own sessions. Open it before any of this: "
-"""The first words of the description of a skill that we create; the names of its rules follow."""
+"""The first words of the description of a skill that this program creates; a few words of each of its rules follow."""
 MOST_DESCRIPTION = 900
 """Maximum characters of a skill's description: agents cut descriptions longer than 1,024."""
 MOST_TOPIC = 100
-"""Maximum characters that the description of a skill spends on naming one rule."""
+"""Maximum characters that one rule takes in the description of a skill, which lists the first words of each rule."""
 
 _MARKER = re.compile(r"^\ufeff?(?P<line>[ \t]*<!-- skillopt-sleep:(?P<edge>begin|end) -->[ \t\r]*)$", re.MULTILINE)
 _NOTE_LINE = re.compile(rf"{re.escape(NOTE)}[ \t\r]*\n")
@@ -46,12 +46,12 @@ _FENCE = re.compile(r"\ufeff?---[ \t]*\r?\n")
 _BARE_NEWLINE = re.compile(r"(?<!\r)\n")
 _LINE_END = re.compile(r"\r\n?|\n")
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
-"""Characters into which "surrogateescape" decodes bytes that are not UTF-8."""
+"""Matches a byte that is not UTF-8, as Python's error handler "surrogateescape" decodes it."""
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 _TOPIC = re.compile(r"^(?:[-*+]|\d{1,9}[.)])?\s*(?P<words>.*?)(?:[.:;!?](?=\s|$)|$)", re.MULTILINE)
 _UNNAMEABLE = re.compile(r"[<>\"\\`\x00-\x1f\x7f\udc80-\udcff]")
-"""Characters that a quoted line of YAML could misread, or that an agent could take for a tag."""
+"""Characters left out of a skill's description: they would break its YAML quotes, or look like a tag to an agent."""
 
 
 class DocumentKind(enum.StrEnum):
@@ -69,18 +69,18 @@ class Document(Struct, frozen=True, kw_only=True):
     content: bytes | None = None
     """The bytes of the file; None when it does not exist."""
     whole: bool = False
-    """Whether edits may change the whole body of the file (never its frontmatter), instead of our block only."""
+    """Whether edits may change the whole body below the frontmatter, or only the block of rules that we added."""
     beside: str = ""
-    """Text of the file that imports this one, which the agent reads as well; never edited."""
+    """Text of a second file that imports this one, so that the agent reads both; edits never change it."""
 
     @property
     def loaded(self) -> bytes | None:
-        """Everything that the agent reads: the file and ``beside``; None when there is nothing."""
+        """Everything that the agent reads: the file, then ``beside``; None when neither exists."""
         return (self.content or b"") + f"\n\n{self.beside}".encode() if self.beside else self.content
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """The documents that an agent is given in one arm of a comparison; the live documents are the baseline."""
+    """The documents (skill, memory) that the agent gets in one arm of a trial; the live ones are the baseline arm."""
 
     documents: tuple[Document, ...]
     """At most one document of each kind."""
@@ -103,38 +103,37 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Span(NamedTuple):
-    """Start and end of a text in a region; a rule ends with its last line, before the newline."""
+    """Start and end offset of a rule or of other words in a region; a rule ends before the newline of its last line."""
 
     start: int
     end: int
 
 
 def read_description(document: Document) -> str:
-    """Return the description in a skill's frontmatter; "" when there is none."""
+    """Return the ``description`` in the frontmatter of a skill; "" when there is none."""
     head = (document.content or b"")[:4096].decode("utf-8", "replace").partition("\n---")[0]
     line = next((line for line in head.splitlines() if line.startswith("description:")), "")
     return line.removeprefix("description:").strip(" \t\"'")
 
 
 def read_region(document: Document) -> str:
-    """Return the text that edits may change: the body of a whole document, else the content of our block.
+    """Return the text that edits may change: the body of a ``whole`` document, else the rules in this program's block.
 
-    Returns "" when there is no block. Raises ``Refused`` for a file whose markers or frontmatter do not pair up.
+    Returns "" when there is no block. Raises ``Refused`` when frontmatter or the block's markers do not pair up.
     """
     return _split(document).region
 
 
 def replace_region(document: Document, text: str) -> Document:
-    """Return the document with ``text`` as its region; no byte outside the region changes.
+    """Return the document with ``text`` as its region (the part that edits may change); no other byte changes.
 
-    A missing block is added at the end of the file. A missing skill is created with frontmatter; in frontmatter that we
-    created, the description is renewed (``describe_skill``). A blank text removes the block and what was added with
-    it. So ``replace_region(replace_region(d, text), read_region(d)) == d`` for every text, with four exceptions: an
-    empty block is not put back; a whole memory file of no bytes, or a skill of nothing but the frontmatter we would
-    give it, becomes an absent file; a description by an earlier version is not put back; and the line ends of a whole
-    document that mixes them, or has them in its body alone, may all become alike.
+    A missing block is added at the end of the file. A missing skill is created with frontmatter; in frontmatter that
+    this program created, the description is renewed (``describe_skill``). A blank text removes the block and what was
+    added with it. So ``replace_region(replace_region(d, text), read_region(d)) == d`` for every text, except that an
+    empty block and a description by an earlier version are not put back, an empty memory file or a skill without rules
+    that this program created becomes an absent file, and mixed line ends of a ``whole`` document may all become alike.
 
-    Raises what ``read_region`` raises, and ``Refused`` for a text that contains a marker of our block.
+    Raises what ``read_region`` raises, and ``Refused`` for a text that contains a marker of the block.
     """
     parts = _split(document)
     text = text if document.whole or text.strip() else ""
@@ -150,8 +149,8 @@ def replace_region(document: Document, text: str) -> Document:
 def require_usable(document: Document, *, most_bytes: int) -> None:
     """Raise ``Refused``, naming file, line and remedy, when a night cannot work with this document.
 
-    ``run`` and ``doctor`` call this before any call is paid for. Bytes outside our block may be anything but NUL,
-    which indicates a binary file or UTF-16: text added to that would damage it.
+    The commands ``run`` and ``doctor`` call this before any model call is paid for. Refused are a file longer than
+    ``most_bytes``, one with a NUL byte (a binary file or UTF-16), and a block of this program that is not valid UTF-8.
     """
     content = document.content or b""
     if len(content) > most_bytes:
@@ -173,7 +172,7 @@ def _count_lines(text: str) -> int:
 
 
 class _Parts(NamedTuple):
-    """The text of a file in five parts; ``opening`` and ``closing`` enclose our block and are "" without a block."""
+    """The text of a file in parts; ``opening`` and ``closing`` are the marker lines of this program's block, or ""."""
 
     newline: str
     before: str
@@ -211,7 +210,7 @@ def _split(document: Document) -> _Parts:
 
 
 def describe_skill(text: str) -> str:
-    """Return the description for a skill with these rules, which is all that an agent sees until it opens the skill.
+    """Return the frontmatter description of a skill with these rules: all that an agent sees until it opens the skill.
 
     The description names every rule by its first words, as far as there is room.
     """
@@ -227,7 +226,7 @@ def describe_skill(text: str) -> str:
 
 
 def restore_former_description(document: Document) -> Document:
-    """Return our skill with the description that earlier versions gave it, to recognize skills that they created.
+    """Return a skill of ours with the description that earlier versions gave every skill, to recognize theirs.
 
     Returns any other document unchanged.
     """
@@ -239,7 +238,7 @@ def restore_former_description(document: Document) -> Document:
 
 
 def _make_new_text(document: Document, text: str = "") -> str:
-    """Return the text of a file that we create, without the rules: a skill's frontmatter, "" for memory."""
+    """Return the first content of a file that this program creates: a skill's frontmatter, "" for memory."""
     if document.kind is DocumentKind.MEMORY:
         return ""
     name, about = PurePath(document.path).parent.name, describe_skill(text)
@@ -272,8 +271,8 @@ def _join_block(document: Document, parts: _Parts, text: str) -> str | None:
 def _append_new_block(document: Document, text: str, block: str) -> str:
     """Return the text with the block at its end, in such a way that ``_remove_block`` can restore the file exactly.
 
-    A blank line separates the block from the text before. The block ends in a newline only if the file did, or if there
-    was no file, which distinguishes a missing file from an empty one.
+    A blank line comes before the block. The block ends in a newline only if the file did, or if there was no file, so
+    that a missing file can later be told from an empty one.
     """
     if document.content is None:
         return f"{text}\n\n{block}\n" if text else f"{block}\n"
@@ -283,7 +282,7 @@ def _append_new_block(document: Document, text: str, block: str) -> str:
 
 
 def _remove_block(parts: _Parts) -> str | None:
-    """Return the text around the block, without what ``_append_new_block`` added; None when no file existed before."""
+    """Return the text without the block and the blank line added with it; None when the block had created the file."""
     before, rest = parts.before, parts.after.removeprefix("\n")
     if not before:
         return None if parts.after == "\n" else rest
@@ -301,7 +300,7 @@ def _load_markdown() -> MarkdownIt:
 
 @functools.lru_cache(maxsize=64)  # every edit of a step looks at the same few texts
 def find_rules(text: str) -> tuple[Span, ...]:
-    """Return the places of a region's rules, which are its top-level list items as CommonMark parses them."""
+    """Return the start and end of each rule of a region; rules are the top-level list items of its Markdown."""
     tokens: list[Token] = []
     parser = _load_markdown()
     parser.block.parse(_LINE_END.sub("\n", text), parser, {}, tokens)
@@ -319,7 +318,7 @@ def find_rules(text: str) -> tuple[Span, ...]:
 
 
 def list_rules(text: str) -> tuple[str, ...]:
-    """Return the rules of a region, exactly as they are written there."""
+    """Return the rules of a region (its top-level list items), exactly as they are written there."""
     return tuple(text[start:end] for start, end in find_rules(text))
 
 
@@ -328,25 +327,25 @@ def list_rules(text: str) -> tuple[str, ...]:
 
 
 class AnchorNotUnique(Exception):
-    """The anchor of an edit is not found, or is found in several places."""
+    """The anchor of an edit (the words that mark its place) is not found, or is found in several places."""
 
     def __init__(self, times: int) -> None:
         super().__init__(f"found {times} times in the text, must be found exactly once" if times else "not found")
 
 
 def is_block(content: str) -> bool:
-    """Return whether a text is more than one rule: it has a heading, several list items, or several paragraphs."""
+    """Return whether a text is more than one list item: it has a heading, several items, or several paragraphs."""
     text = content.strip()
     return text.startswith("#") or "\n#" in text or len(find_rules(text)) > 1 or bool(_PARAGRAPH_END.search(text))
 
 
 def append_block(text: str, content: str) -> str:
-    """Return the text with the content as its last block."""
+    """Return the text with ``content`` added at its end, after a blank line."""
     return f"{text.rstrip()}\n\n{content.strip()}\n" if text.strip() else f"{content.strip()}\n"
 
 
 def insert_below(text: str, anchor: str, content: str) -> str:
-    """Return the text with the content inserted on lines of its own below the anchor's last line.
+    """Return the text with ``content`` on lines of its own below the line where the words ``anchor`` end.
 
     Raises ``AnchorNotUnique`` when the anchor is not found exactly once.
     """
@@ -358,13 +357,13 @@ def insert_below(text: str, anchor: str, content: str) -> str:
 
 
 def replace_words(text: str, anchor: str, content: str) -> str:
-    """Return the text with the anchor replaced by the content. Raises ``AnchorNotUnique``."""
+    """Return the text with the words ``anchor`` replaced by ``content``. Raises ``AnchorNotUnique``."""
     span = _find_anchor(text, anchor)
     return text[: span.start] + content.strip() + text[span.end :]
 
 
 def delete_words(text: str, anchor: str) -> str:
-    """Return the text without the anchor, and without its line if that is then empty. Raises ``AnchorNotUnique``."""
+    """Return the text without ``anchor``, and without its line if that is then blank. Raises ``AnchorNotUnique``."""
     start, end = _find_anchor(text, anchor)
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", end)

@@ -1,7 +1,7 @@
 """Edits of a document: small changes that a model proposes, and how they are read, applied and compared.
 
-A model's reply is not trusted. What cannot be read as an edit, fits no single place or would break the document
-is never applied; every edit is returned with its status and the reason.
+A model's reply is not trusted. An item that cannot be read as an edit, that fits more than one place or none, or that
+would break the document is never applied; every edit is returned with a status and the reason for it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.text import sha256
 
 REGION_CAP = 8_000
-"""Maximum characters of the region that we edit: agents send memory with every request, which costs each time."""
+"""Maximum characters of the part of a document that edits may change, as agents send memory with every paid request."""
 
 TEXT_CAP = 600
 """Maximum characters of one rule; a longer text belongs in a document of its own."""
@@ -51,7 +51,7 @@ _FRONTMATTER_FENCE = re.compile(r"^[ \t]*(?:[-*+•][ \t]+)?---+[ \t]*$", re.MUL
 
 
 class EditOp(enum.StrEnum):
-    """How an edit changes a document. In a model's reply, ``add`` means ``append``."""
+    """How an edit changes a document: it adds a rule at the end or below another, or replaces or deletes a rule."""
 
     APPEND = "append"
     INSERT_AFTER = "insert_after"
@@ -63,67 +63,67 @@ class EditRecord(Struct, frozen=True, kw_only=True):
     """One edit of one document."""
 
     id: str
-    """Digest of what the edit does (``compute_edit_id``)."""
+    """Twelve hex digits computed from what the edit does (``compute_edit_id``), so equal edits have equal ids."""
     op: EditOp
     document: DocumentKind
     text: str = ""
-    """The new rule without its list mark; "" for a deletion."""
+    """The new rule without the mark of its list item ("- "); "" for a deletion."""
     anchor: str = ""
-    """The rule, or words of the rule, that the edit refers to, found exactly once; "" for an append."""
+    """The existing rule that the edit replaces, deletes or follows, or words of that rule alone; "" for an append."""
     reason: str = ""
-    """Why the optimizer proposes the edit."""
+    """Why the optimizer proposes the edit, in its own words."""
     task_ids: tuple[str, ...] = ()
-    """Ids of the training tasks that the edit was written from."""
+    """Ids of the training tasks whose rollouts led the optimizer to the edit."""
     support: int = 1
-    """Number of equal proposals that were merged into this edit."""
+    """Number of equal proposals, from different requests to the optimizer, that were merged into this edit."""
 
     def with_text(self, text: str) -> EditRecord:
-        """Return the same edit with another text, and therefore another id."""
+        """Return the same edit with another text, and with the id that follows from it."""
         return replace(self, id=compute_edit_id(self.op, self.document, text, self.anchor), text=text)
 
 
 class EditStatus(enum.StrEnum):
-    """What happened to an edit."""
+    """What became of a proposed edit."""
 
     APPLIED = "applied"
     UNMATCHED = "unmatched"
-    """The edit's anchor was not found exactly once."""
+    """The words that mark the edit's place (its anchor) are not found in exactly one place."""
     SKIPPED = "skipped"
-    """The edit would change nothing, or make the region longer than its cap."""
+    """The edit would change nothing, make the region too long, or run into the text around it."""
     REJECTED = "rejected"
-    """The gate rejected the candidate that contains the edit; ``why`` has the scores."""
+    """The gate rejected the documents with the edit; ``AppliedEdit.why`` has the scores."""
     PENDING = "pending"
-    """The candidate that contains the edit is not decided yet; ``why`` says what is missing."""
+    """The gate has not decided yet on the documents with the edit; ``AppliedEdit.why`` says what is missing."""
     GUARDED = "guarded"
-    """The guard holds the edit back: the user sees it, and it is never applied automatically."""
+    """A safety check holds the edit back: the user sees it, and it is never applied automatically."""
 
 
 class AppliedEdit(Struct, frozen=True, kw_only=True):
-    """An edit with its status."""
+    """An edit with its status: applied, or why not."""
 
     edit: EditRecord
-    """The edit; when applied, its anchor is the whole rule it matched, so that it refers to the same rule later."""
+    """The edit; once it is applied, its anchor is the whole rule, not a few words, so that the rule is found later."""
     status: EditStatus
     why: str = ""
     """The reason for the status; "" only for an applied edit."""
     seen: tuple[str, ...] = ()
-    """Ids and group names of the tasks that were shown to the reflection which proposed the edit."""
+    """Ids and group names of the tasks that the optimizer was shown when it proposed the edit."""
 
 
 def compute_edit_id(op: EditOp, document: DocumentKind, text: str, anchor: str) -> str:
-    """Return twelve hex digits that identify what an edit does; white space and list marks do not count."""
+    """Return twelve hex digits that identify what an edit does, whatever its spacing and list marks such as "- "."""
     return sha256(msgspec.json.encode([op, document, strip_list_mark(text), strip_list_mark(anchor)]))[:12]
 
 
 def strip_list_mark(text: str) -> str:
-    """Return a rule without its list mark and with single spaces; rules that are equal in this form are the same."""
+    """Return a rule without its list mark ("- ", "1. ") and with single spaces: equal rules are then equal texts."""
     return " ".join(_NUMBER.sub("", _LIST_MARK.sub("", text.lstrip())).split())
 
 
 def is_same_edit(edit: EditRecord, other: EditRecord) -> bool:
-    """Return whether two edits do the same, ignoring case, white space and the last full stop.
+    """Return whether two edits do the same, ignoring case, white space and punctuation at the end.
 
-    Edits that put the same text in different places are the same, so that a rejected rule is not tried again elsewhere.
+    Additions of one text in different places are the same, so that a rejected rule is not tried again elsewhere.
     """
     if edit.id == other.id:
         return True
@@ -138,7 +138,7 @@ def _fold_rule(text: str) -> str:
 
 
 def is_in_effect(text: str, edit: EditRecord) -> bool:
-    """Return whether a region still contains the edit's rule word for word, or still lacks the rule that it deleted."""
+    """Return whether the region ``text`` still has the rule that the edit added, or lacks the rule that it deleted."""
     rules = [strip_list_mark(rule) for rule in list_rules(text)]
     if edit.op is EditOp.DELETE:
         return strip_list_mark(edit.anchor) not in rules
@@ -148,11 +148,10 @@ def is_in_effect(text: str, edit: EditRecord) -> bool:
 def parse_edits(
     raw: Json, *, known_tasks: Collection[str], document: DocumentKind
 ) -> tuple[tuple[EditRecord, ...], tuple[Refusal, ...]]:
-    """Return the edits and the refusals in a model's ``{"edits": [...]}``.
+    """Return the edits in a model's ``{"edits": [...]}``, and what was refused, each with a reason.
 
-    ``document`` is the kind that an edit means when it names none. An item that is no edit is refused with a reason.
-    ``known_tasks``, are left out of an edit and reported as refusals. Raises ``ValueError`` when the reply contains
-    no list of edits.
+    ``document`` is the kind meant by an edit that names none. Unknown fields and tasks that are not in ``known_tasks``
+    are left out of an edit and reported as refused. Raises ``ValueError`` when the reply contains no list of edits.
     """
     items = raw.get("edits") if isinstance(raw, dict) else None
     if not isinstance(items, list):
@@ -174,7 +173,7 @@ def parse_edits(
 
 
 class _WrittenEdit(Struct, frozen=True):
-    """An edit as a model writes it, with every field name that models use."""
+    """An edit as a model writes it, with the several field names that models use for one thing."""
 
     op: str = ""
     document: str | None = None
@@ -222,13 +221,13 @@ def _read_member(kind: type[Member], value: str, name: str) -> Member:
 
 
 def _shorten(value: Json) -> str:
-    """Return anything that a model wrote as one line, shortened."""
+    """Return a JSON value from a model as one line of at most 120 characters, for a message."""
     line = textwrap.shorten(json.dumps(value, ensure_ascii=False), 120, placeholder="…")
     return line.encode(errors="replace").decode()
 
 
 class _NotApplied(Exception):
-    """Raised for an edit that cannot be applied, with the status that the edit gets."""
+    """An edit cannot be applied; ``status`` is the status that the edit gets, and the message is the reason."""
 
     def __init__(self, status: EditStatus, why: str) -> None:
         super().__init__(why)
@@ -240,10 +239,10 @@ def apply_edits(
 ) -> tuple[Document, tuple[AppliedEdit, ...]]:
     """Return the document after the edits, each applied to the result of those before, and the status of every edit.
 
-    A rule is one list item; an anchor is a whole rule, or words found in one rule only. An edit that would make the
-    region longer than ``cap`` characters is skipped (None: no limit). With ``prose`` the region may contain other text:
-    an anchor that is not a whole rule is looked for in the text, and a text that is more than one rule is written
-    unchanged. Raises ``Refused`` for a document whose region cannot be found.
+    An anchor must be a whole rule (list item), or words found in one rule only. An edit that would make the region
+    longer than ``cap`` characters is skipped (None: no limit). With ``prose``, the region may hold headings and
+    paragraphs too, anchors are also looked for in these, and new text of more than one rule is written unchanged.
+    Raises ``Refused`` for a document whose region cannot be found.
     """
     text = read_region(document)
     outcomes = []
@@ -258,7 +257,7 @@ def apply_edits(
 
 
 def _apply(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None, *, prose: bool) -> tuple[str, str]:
-    """Return the region after the edit, and the whole rule that the edit's anchor refers to."""
+    """Return the region after one edit, and the whole rule that the edit's anchor belongs to."""
     if edit.document is not kind:
         raise _NotApplied(EditStatus.UNMATCHED, f"it is for the {edit.document}, this is the {kind}")
     rules = list_rules(text)
@@ -273,14 +272,14 @@ def _apply(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None, *, 
 
 
 def _is_rule_edit(edit: EditRecord, rules: Sequence[str]) -> bool:
-    """Return whether an edit concerns one list item: it appends one, or its anchor is one whole rule."""
+    """Return whether an edit concerns one list item: it appends one, or its anchor is one whole item."""
     if is_block(edit.text):
         return False
     return edit.op is EditOp.APPEND or [*map(strip_list_mark, rules)].count(strip_list_mark(edit.anchor)) == 1
 
 
 def _edit_rule(text: str, edit: EditRecord, rules: Sequence[str]) -> tuple[str, str]:
-    """Return the region with one rule changed, and the edit's whole anchor, once no other list item has changed."""
+    """Return the region with one rule changed and no other list item, and the whole rule that the anchor belongs to."""
     rule = "" if edit.op is EditOp.DELETE else _make_rule(edit.text, rules)
     if edit.op is EditOp.APPEND:
         changed, expected, anchor = _append_rule(text, rule), (*rules, rule), ""
@@ -294,7 +293,7 @@ def _edit_rule(text: str, edit: EditRecord, rules: Sequence[str]) -> tuple[str, 
 
 
 def _make_rule(text: str, rules: Sequence[str]) -> str:
-    """Return a text as a list item. Raises ``_NotApplied`` for a text that must not, or cannot, be a rule."""
+    """Return a text as a list item. Raises ``_NotApplied`` for a text that must not, or cannot, be one."""
     rule = _format_rule(text)
     why = ""
     if not strip_list_mark(rule):
@@ -313,14 +312,13 @@ def _make_rule(text: str, rules: Sequence[str]) -> str:
 
 
 def _format_rule(text: str) -> str:
-    """Return a text as one list item, with its further lines indented below the first."""
     first, *others = (line.rstrip() for line in _LINE_END.split(_LIST_MARK.sub("", text.strip())))
     others = textwrap.dedent("\n".join(others)).split("\n") if others else []
     return "\n".join([f"- {first}", *(line and f"  {line}" for line in others)])
 
 
 def _append_rule(text: str, rule: str) -> str:
-    """Return the text with the rule below its last line; a blank line separates the rule from anything but a list."""
+    """Return the text with the rule after its last line, and a blank line between unless a list ends there."""
     if not text.strip():
         return f"{text}{rule}\n"
     last = _LINE_END.search(text, len(text.rstrip(" \t\r\n")))
@@ -330,7 +328,7 @@ def _append_rule(text: str, rule: str) -> str:
 
 
 def _find_anchor(rules: Sequence[str], anchor: str) -> int:
-    """Return the index of the one rule that equals the anchor or, if none does, contains it."""
+    """Return the index of the one rule that equals ``anchor`` or, if none does, contains it. Raises ``_NotApplied``."""
     wanted = strip_list_mark(anchor)
     plain = [strip_list_mark(rule) for rule in rules]
     found = [index for index, rule in enumerate(plain) if rule == wanted]
@@ -342,7 +340,7 @@ def _find_anchor(rules: Sequence[str], anchor: str) -> int:
 
 
 def _change_rule(text: str, index: int, op: EditOp, rule: str) -> tuple[str, tuple[str, ...]]:
-    """Return the region with its rule number ``index`` changed, and the rules that replace this rule."""
+    """Return the region after an edit of rule number ``index``, and the rules that now stand in that rule's place."""
     start, end = find_rules(text)[index]
     if op is EditOp.INSERT_AFTER:
         return f"{text[:end]}\n{rule}{text[end:]}", (text[start:end], rule)
@@ -353,7 +351,7 @@ def _change_rule(text: str, index: int, op: EditOp, rule: str) -> tuple[str, tup
 
 
 def _edit_prose(text: str, edit: EditRecord) -> str:
-    """Return the region with words of its text changed, or with a block of text added."""
+    """Return the region after an edit of its headings and paragraphs: words changed, or a block of text added."""
     if _OWN_MARKER.search(edit.text):
         raise _NotApplied(EditStatus.GUARDED, "it contains a marker of our own block")
     if edit.op is not EditOp.DELETE and not edit.text.strip():

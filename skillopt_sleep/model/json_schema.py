@@ -1,6 +1,6 @@
-"""Write the JSON Schemas that replies must follow, and validate values against the part of JSON Schema that we support.
+"""Write the JSON Schemas that replies must follow, and check values against the part of JSON Schema that we support.
 
-A validator that ignored unknown keywords would accept wrong answers, so a schema with one is refused when read.
+Ignoring an unsupported keyword would let wrong answers pass, so a schema that has one is refused.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from skillopt_sleep.model import Json
 
 PATTERN_SECONDS = 1.0
-"""Time limit in seconds for matching one pattern with one text; a match that takes longer counts as none."""
+"""Time limit in seconds for searching one text for one pattern; a search that takes longer counts as no match."""
 
 DEPTH = 64
-"""Maximum depth of JSON nesting in a schema; each inner schema adds one or two levels."""
+"""Maximum depth of nested objects and lists in the JSON of a schema; a schema with deeper ones is refused."""
 
 Schema = dict[str, Json]
 Type = Literal["object", "array", "string", "boolean", "null", "number", "integer"]
@@ -27,12 +27,12 @@ TEXT: Json = {"type": "string"}
 
 
 def describe_object(**properties: Json) -> Schema:
-    """Return the schema of an object that must have these properties and no others."""
+    """Return the JSON Schema of an object that must have all of these properties and no others."""
     return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
 
 
 def describe_list(items: Json) -> Schema:
-    """Return the schema of a list whose items have the schema ``items``."""
+    """Return the JSON Schema of a list whose every item follows the schema ``items``."""
     return {"type": "array", "items": items}
 
 
@@ -47,7 +47,7 @@ def matches(pattern: str, text: str) -> bool:
 
 
 class _Schema(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """The supported keywords and the types of their values; most keywords of type ``Any`` do not affect validity."""
+    """The supported keywords and their types; title, description, default and examples are accepted and ignored."""
 
     type: Type | Annotated[list[Type], Meta(min_length=1)] | UnsetType = UNSET
     properties: dict[str, _Schema] = {}
@@ -79,7 +79,7 @@ class _Schema(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ren
 
 
 def check_schema(schema: Json) -> None:
-    """Raise ``ValueError``, naming the place, for a schema that is malformed or has an unknown keyword."""
+    """Raise ``ValueError``, naming the place, for a schema that is malformed or has an unsupported keyword."""
     inner: list[Json] = [schema]
     for _ in range(DEPTH):
         inner = [part for whole in inner if isinstance(whole, dict | list) for part in _list_parts(whole)]
@@ -97,7 +97,7 @@ def _list_parts(whole: dict[str, Json] | list[Json]) -> Iterable[Json]:
 
 
 def find_violations(value: Json, schema: Schema, where: str = "answer") -> Iterator[str]:
-    """Yield a sentence for every way in which ``value`` violates a checked schema."""
+    """Yield a sentence for every way in which ``value`` violates a schema that ``check_schema`` has accepted."""
     types = schema.get("type")
     wanted = [types] if isinstance(types, str) else types
     if isinstance(wanted, list) and not any(TYPES[cast("str", name)](value) for name in wanted):

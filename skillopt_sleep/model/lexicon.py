@@ -18,12 +18,12 @@ from typing import Literal
 from msgspec import Struct, field, toml
 
 ENDING = 600
-"""Number of characters at the end of an answer in which offers are looked for; questions only in the second half."""
+"""Number of last characters of an agent's answer searched for an offer ("shall I ...?"); half as many for a "?"."""
 
 _TERMINAL_PROMPT = re.compile(
     r"\s*(?:[\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}\u279c$%>]\s|[^\n]*[\ue000-\uf8ff])"
 )
-"""Matches the beginning of a terminal's prompt; the lines after it, up to a blank one, are output."""
+"""Matches the start of a pasted terminal line such as "$ make"; the lines after it, up to a blank one, are output."""
 
 _PASTED_LINE = re.compile(
     r"""\s*(?:
@@ -50,8 +50,8 @@ _ALTERNATIVES = re.compile(r"\{([^}]*)\}")
 class PhraseTable:
     """A table of phrases that are looked up by their first word; ``lexicon.toml`` explains the notation.
 
-    Clauses are given as words with a space before and after each. Phrases of scripts that write no spaces are found
-    anywhere in a clause.
+    A clause is given as words with a space before and after each. Phrases in scripts without spaces, such as Chinese,
+    are found anywhere in a clause.
     """
 
     def __init__(self, table: str) -> None:
@@ -73,7 +73,7 @@ class PhraseTable:
         return next(f" {phrase}" for phrase in self._unspaced if clause.startswith(phrase, 1))
 
     def occurs_in(self, clause: str, words: AbstractSet[str]) -> bool:
-        """Return whether one of the phrases occurs anywhere in the clause; ``words`` are the words of the clause."""
+        """Return whether one of the phrases occurs in the clause; ``words`` is the set of the clause's words."""
         for word in words & self._firsts:
             for phrase in self._by_first[word]:
                 if phrase in clause:
@@ -82,7 +82,7 @@ class PhraseTable:
 
 
 class Sentence(Struct, frozen=True, kw_only=True):
-    """The words of a sentence, folded, with a space before and after each."""
+    """A sentence as text to look phrases up in: lower case, no accents, and a space before and after each word."""
 
     text: str
     leading: tuple[str, ...]
@@ -103,25 +103,25 @@ class Sentence(Struct, frozen=True, kw_only=True):
 
 
 class Cue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Phrases of one purpose in a correction, and the points that they add to a prompt's score."""
+    """Phrases that hint at one kind of correction ("no, not that"), and the points they add to a prompt's score."""
 
     cause: str
     points: int
     at: Literal["start", "anywhere", "whole"]
     phrases: PhraseTable
     asks: Literal["no", "any", "only"] = "no"
-    """Whether the cue counts in questions: never (``no``), as elsewhere (``any``), or only there (``only``)."""
+    """Whether the cue counts in questions: ``no``; ``any``, in questions as elsewhere; ``only``, in nothing else."""
     needs: frozenset[Literal["made", "files", "about"]] = frozenset()
-    """Facts about the situation without which the cue gives no points."""
+    """Facts without which the cue gives no points, such as ``files``: the agent has just written files."""
     loses_to: frozenset[Literal["answers", "orders", "reports", "praises"]] = frozenset(
         {"answers", "orders", "praises"}
     )
-    """Facts about the situation that reduce the cue's points."""
+    """Facts that reduce the cue's points, such as ``praises``: the same prompt thanks the agent."""
 
     def weigh(self, sentence: Sentence, after_comma: int) -> int:
         """Return the points that the cue gives a sentence, 0 when the cue does not occur.
 
-        ``after_comma`` is added to the points when the phrase begins only a later clause.
+        ``after_comma`` (negative) is added when the phrase begins a later clause, after a comma, not the sentence.
         """
         if self.asks != "any" and sentence.asks != (self.asks == "only"):
             return 0
@@ -135,7 +135,7 @@ class Cue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Lexicon(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The content of ``lexicon.toml``."""
+    """The content of ``lexicon.toml``: phrases, and the points by which they show a correction or an approval."""
 
     threshold: int
     supports: dict[str, int]
@@ -153,12 +153,12 @@ def load_lexicon() -> Lexicon:
 
 
 def get_table(name: str) -> PhraseTable:
-    """Return the table of phrases with this name."""
+    """Return the table of ``lexicon.toml`` with this name, such as "for_good"."""
     return load_lexicon().tables[name]
 
 
 def fold_words(text: str) -> str:
-    """Return a text in lower case, without compatibility forms, apostrophes and accents."""
+    """Return a text in lower case and without accents and apostrophes, so that "Don't" is found as "dont"."""
     folded = text.casefold() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     if not folded.isascii():
         folded = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
@@ -181,13 +181,13 @@ def strip_pasted(prompt: str) -> str:
 
 
 def read_words(text: str) -> tuple[str, frozenset[str]]:
-    """Return the words of a text as one string, in which phrases are looked up, and as a set."""
+    """Return the words of a text twice: as " one string " to look phrases up in, and as a set."""
     words = _WORD.findall(fold_words(text))
     return f" {' '.join(words)} ", frozenset(words)
 
 
 def split_sentences(text: str) -> Iterator[Sentence]:
-    """Yield the sentences of a text; those without a word are skipped."""
+    """Yield the sentences of a text that contain at least one word."""
     for line in _SENTENCE_END.split(fold_words(text)):
         parts = [f" {' '.join(words)} " for part in _CLAUSE_END.split(line) if (words := _WORD.findall(part))]
         if parts:
@@ -195,13 +195,13 @@ def split_sentences(text: str) -> Iterator[Sentence]:
 
 
 def begins_sentence(text: str, *tables: str) -> bool:
-    """Return whether the first sentence of a text begins with a phrase of one of these tables."""
+    """Return whether the first sentence of a text begins with a phrase of one of these tables in ``lexicon.toml``."""
     first = next(split_sentences(text), None)
     return first is not None and any(first.begins_with(get_table(table)) for table in tables)
 
 
 def makes_offer(answer: str) -> bool:
-    """Return whether an answer ends with a question or an offer, to which the next prompt may reply."""
+    """Return whether an agent's answer ends with a question or an offer, to which the next prompt may be the reply."""
     end = answer[-ENDING:].rstrip()
     asks = "?" in end[-ENDING // 2 :] or "\uff1f" in end[-ENDING // 2 :]
     return asks or get_table("invites").occurs_in(*read_words(end))
@@ -249,12 +249,12 @@ def _build_sentence(parts: list[str], *, ends_as_question: bool) -> Sentence:
 
 
 def _expand(raw: str) -> Iterator[str]:
-    """Yield the phrases that a pattern such as ``{a|b} c`` means, normalised like prompts."""
+    """Yield each phrase that a pattern stands for: ``{a|b} c`` stands for "a c" and "b c"."""
     parts = _ALTERNATIVES.split(fold_words(raw).replace("-", " "))
     choices = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
     return map("".join, itertools.product(*choices))
 
 
 def _has_spaces(phrase: str) -> bool:
-    """Return whether the script of a phrase separates words by spaces."""
+    """Return whether a phrase is in a script that separates words by spaces, unlike Chinese or Japanese."""
     return "" < phrase[-1:] < "\u2e80"

@@ -1,9 +1,9 @@
 """Moments, places in a session where the person stepped in, and checks of the agent's next move from there.
 
 A task at a moment is judged by its ``MomentReference``: what the person said there, what the agent did, and what tells
-rejected work from accepted work. A check is a small, closed set of conditions over what the agent runs, edits, adds and
-says, which a model proposes and a program evaluates. A check tells a move that heeds a lesson from one that breaks it,
-and from one that has not come to the decision yet.
+rejected work from accepted work. A check is a small set of conditions on what the agent runs, edits, adds and says in a
+move (its next acts), which a model proposes and a program evaluates. It tells a move that heeds a lesson from one that
+breaks it, and from one that has not come to the decision yet.
 """
 
 from __future__ import annotations
@@ -21,64 +21,64 @@ from skillopt_sleep.model.move import Act, ActKind, Move
 MAX_PATTERN = 300
 """Maximum length of a condition's pattern, in characters."""
 MAX_CONDITIONS = 6
-"""Maximum number of conditions in each part of a check."""
+"""Maximum number of conditions in each of the three parts of a check: trigger, required, forbidden."""
 
 Place: TypeAlias = tuple[int, int]
-"""The place in a move where a condition was found: the number of an act, and the offset in the text of the act."""
+"""Where in a move a condition was met: the number of the act, from 0, and the offset in the act's text."""
 
 
 class Feature(enum.StrEnum):
-    """The part of a move that a condition looks at, and the kind of its pattern."""
+    """What in a move (the agent's next acts) a condition looks at, and what kind of pattern it looks for."""
 
     RUNS = "runs"
-    """A regular expression found in a command, or in a call of another tool."""
+    """A regular expression, found in a shell command or in a call of another tool."""
     EDITS = "edits"
-    """A path pattern of a file that the move edits or creates."""
+    """A path pattern such as ``*.go`` for a file that the agent edits or creates."""
     CREATES = "creates"
-    """A path pattern of a file that the move creates."""
+    """A path pattern such as ``*.go`` for a file that the agent creates."""
     ADDS = "adds"
-    """A regular expression found in lines that the move adds to a file."""
+    """A regular expression, found in lines that the agent adds to a file."""
     SAYS = "says"
-    """A regular expression found in what the agent says."""
+    """A regular expression, found in what the agent says."""
 
 
 class Order(enum.StrEnum):
-    """When a required act must happen, compared with another act (``Requirement.mark``)."""
+    """When a required act must happen relative to another act: say, tests run before a commit."""
 
     ANY = "any"
     BEFORE = "before"
-    """Before the first occurrence of the other act; also satisfied when the other act does not occur."""
+    """Before the first time that the other act happens; also satisfied when it never happens."""
     AFTER = "after"
-    """After the last occurrence of the other act."""
+    """After the last time that the other act happens."""
 
 
 class Condition(Struct, frozen=True, kw_only=True):
-    """A condition on one act of a move."""
+    """A condition on one act of a move, such as: a command that contains "git push"."""
 
     feature: Feature
     pattern: str
     """A regular expression (case is ignored), or for ``edits`` and ``creates`` a path pattern such as ``*.go``."""
     path: str = ""
-    """For ``adds``: the path pattern of the files that are looked at; "" for all files."""
+    """For ``adds``: the path pattern of the files whose added lines are searched; "" for all files."""
 
 
 class Requirement(Condition, frozen=True, kw_only=True):
-    """A condition that a move must meet, with its order relative to another act."""
+    """A condition that a move must meet, if need be before or after another act."""
 
     order: Order = Order.ANY
     mark: Condition | None = None
-    """The condition on the other act, which ``before`` and ``after`` refer to; None for the order ``any``."""
+    """The other act, before or after which this one must happen, as a condition; None for the order ``any``."""
 
 
 class MoveCheck(Struct, frozen=True, kw_only=True):
-    """Conditions by which a program tells whether a move heeds a lesson."""
+    """Conditions by which a program tells whether a move (the agent's next acts) heeds a lesson."""
 
     trigger: tuple[Condition, ...]
-    """Conditions any one of which means that the decision was reached and the lesson applies."""
+    """Conditions, any of which shows that the agent has come to the point where the lesson applies."""
     required: tuple[Requirement, ...]
-    """Conditions that must all hold; at least one, as otherwise a move that does nothing would pass."""
+    """Conditions that a good move must all meet; at least one, as otherwise a move that does nothing would pass."""
     forbidden: tuple[Condition, ...] = ()
-    """Conditions none of which may hold."""
+    """Conditions, none of which a good move may meet."""
 
 
 class Standing(enum.StrEnum):
@@ -87,18 +87,18 @@ class Standing(enum.StrEnum):
     HEEDS = "heeds"
     BREAKS = "breaks"
     UNDECIDED = "undecided"
-    """The decision has not been reached in this move."""
+    """The agent has not come to the point where the lesson applies."""
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """The verdict of a check on a move, with the reason."""
+    """What a check says about a move, with the reason."""
 
     standing: Standing
     why: str
 
 
 def evaluate(check: MoveCheck, move: Move) -> Finding:
-    """Return whether a move heeds the lesson of a check, and why; edits are judged by the lines they add."""
+    """Return whether a move heeds or breaks the lesson of a check, or is undecided, with the reason."""
     broken = next((condition for condition in check.forbidden if has(condition, move)), None)
     if broken is not None:
         return Finding(standing=Standing.BREAKS, why=f"it {describe(broken)}")
@@ -111,7 +111,7 @@ def evaluate(check: MoveCheck, move: Move) -> Finding:
 
 
 def find_flaw(check: MoveCheck) -> str:
-    """Return why a check cannot be used; "" for a usable check."""
+    """Return why a check cannot be used, such as "it has no positive part"; "" for a usable check."""
     if not check.required:
         return "it has no positive part"
     if not check.trigger:
@@ -145,7 +145,7 @@ def _find_pattern_flaw(condition: Condition) -> str:
 
 
 def has(condition: Condition, move: Move) -> bool:
-    """Return whether a move meets a condition."""
+    """Return whether an act of the move meets the condition."""
     return any(True for _ in _find(condition, move))
 
 
@@ -182,13 +182,13 @@ def _find_offsets(pattern: str, text: str) -> list[int]:
 
 
 def fits_path(path: str, pattern: str) -> bool:
-    """Return whether a path pattern fits the whole path, or the rest of the path below any of its folders."""
+    """Return whether a path pattern fits a path or the end of it: ``*.go`` and ``src/*.go`` both fit lib/src/a.go."""
     pattern = pattern.removeprefix("./")
     return fnmatch.fnmatch(path, pattern) or fnmatch.fnmatch(path, f"*/{pattern}")
 
 
 def describe(condition: Condition) -> str:
-    """Return a condition as a verb phrase that says what a move does to meet the condition."""
+    """Return a condition as a verb phrase about a move, such as "runs 'git push'"."""
     place = f" of {condition.path}" if condition.path else ""
     what = f"{_VERBS[condition.feature]} {condition.pattern!r}{place}"
     if isinstance(condition, Requirement) and condition.mark is not None:
@@ -219,11 +219,11 @@ UNRELATED = (
     Move(acts=(Act(kind=ActKind.RUNS, text="ls -la"),)),
     Move(acts=(Act(kind=ActKind.EDITS, path="misc/unrelated.txt", text="An unrelated line."),)),
 )
-"""Moves that heed no lesson: doing nothing, a promise, a look around, an unrelated edit."""
+"""Sample moves that heed no lesson: doing nothing, a promise, a look around, an unrelated edit."""
 
 
 def explain_inseparable(check: MoveCheck, rejected: Move, stood: Move) -> str:
-    """Return why a check proves nothing; "" when ``rejected`` breaks it, ``stood`` heeds it and no idle move does."""
+    """Return why a check proves nothing; "" if ``rejected`` breaks it, ``stood`` heeds it, and no idle move does."""
     bad, good = evaluate(check, rejected), evaluate(check, stood)
     if bad.standing is not Standing.BREAKS:
         return f"the check does not fail what was rejected ({bad.standing}: {bad.why})"
@@ -245,34 +245,34 @@ class MomentKind(enum.StrEnum):
     INTERRUPTED = "interrupted"
     """The person stopped the agent and said why."""
     CORRECTED = "corrected"
-    """The person corrected the finished answer."""
+    """The person corrected the agent's answer after it was finished."""
     APPROVED = "approved"
-    """The person approved the work: a task at this moment guards against getting worse."""
+    """The person approved the work; a task made of it shows whether a later rule makes such work worse."""
     REPEATED = "repeated"
-    """The person asked for the same in several sessions."""
+    """The person made the same request in several sessions."""
 
 
 class Acceptance(enum.StrEnum):
-    """How the person received the final version of the work, as their later words tell."""
+    """How the person took the final version of the work, judging by what they did or said next."""
 
     CONFIRMED = "confirmed"
     """The person approved, committed or pushed the work."""
     PASSED_OVER = "passed over"
-    """The person moved on to something else."""
+    """The person moved on to something else without a word about the work."""
     NONE = "none"
     """The person said nothing more in this session."""
     REJECTED = "rejected"
 
 
 class Basis(enum.StrEnum):
-    """How this program found the step in which the agent committed to what the person rejected."""
+    """How the step was found in which the agent committed itself to the work that the person then rejected."""
 
     STRUCTURE = "structure"
-    """The step is the refused or interrupted call, or the only one that said or changed anything."""
+    """The step is the call that the person refused or interrupted, or the only one that said or changed anything."""
     WORDS = "words"
-    """The step shares words with the correction; a model may name another step."""
+    """The step has words in common with the correction; a model may still name another step."""
     GUESS = "guess"
-    """The step is a guess; a model may name another step."""
+    """The step is a guess; a model may still name another step."""
     MODEL = "model"
     """A model named the step, and a program checked that it comes before the correction."""
 
@@ -281,7 +281,7 @@ class Moment(Struct, frozen=True, kw_only=True):
     """One place in a session where the person stepped in; texts on what the agent did are redacted and shortened."""
 
     id: str
-    """A digest of the session and of the turn in which the person stepped in."""
+    """A digest of the session and of the turn in which the person stepped in, so it stays the same every night."""
     kind: MomentKind
     source: str
     session_id: str
@@ -292,28 +292,28 @@ class Moment(Struct, frozen=True, kw_only=True):
     at: str = ""
     """The time when the person stepped in, ISO 8601; "" when unknown."""
     turn: str
-    """Id of the turn whose work was rejected (or approved)."""
+    """Id of the turn whose work the person rejected (or approved)."""
     request: str
     """What the person had asked for in that turn."""
     words: tuple[str, ...]
-    """What the person said about the work: a chain of corrections on one subject, in order."""
+    """What the person said about the work: one text for each correction of it, in order."""
     words_turns: tuple[str, ...] = ()
-    """For each of ``words``, the id of the turn that it began; "" for words typed while refusing a call."""
+    """For each text in ``words``, the id of the turn that it began; "" for words typed while refusing a tool call."""
     step: str = ""
-    """Id of the step with which the agent committed to what was rejected: the replay is cut before it."""
+    """Id of the step in which the agent chose what the person then rejected; a replay resumes just before it."""
     basis: Basis = Basis.GUESS
-    """How ``step`` was found."""
+    """How ``step`` was found, which says how far it can be trusted."""
     rejected: str = ""
     """What the agent did from ``step`` on, which the person rejected."""
     stood: str = ""
-    """What the agent did after the last correction, in words and acts."""
+    """What the agent said and did after the last correction: the work that the person let stand."""
     acceptance: Acceptance = Acceptance.NONE
     void: str = ""
-    """Why this place turned out not to be a moment; "" for a moment."""
+    """Why this is no moment after all, such as "the same call was let through afterwards"; "" for a real moment."""
     teaches_only: str = ""
-    """Why the moment may teach but never vote, such as contradictory corrections; "" when it may vote."""
+    """Why this moment may suggest rules but not vote in the gate, such as contradictory corrections; "" if it may."""
     group: str = ""
-    """Id of the chain of corrections that the moment belongs to; moments of one group count as one request."""
+    """Id shared by moments whose corrections follow on from one another; all of them count as one request."""
 
 
 class ProofState(enum.StrEnum):
@@ -325,13 +325,13 @@ class ProofState(enum.StrEnum):
 
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """Result of the attempt to prove that a moment's reference tells rejected work from the work that stood."""
+    """Result of trying a moment's reference on known work: it should fail what was rejected and pass what stood."""
 
     state: ProofState = ProofState.UNPROVEN
     by: str = ""
-    """What proved the reference: ``check`` or ``judge``; "" for a reference that is not proven."""
+    """What told rejected from accepted work: ``check`` (a program) or ``judge`` (a model); "" when nothing did."""
     judge: str = ""
-    """The model that judged; the proof does not count for any other model."""
+    """Name of the model that judged; for any other model the reference counts as unproven."""
     why: str = ""
     """The reason for the state, as a sentence for the report."""
 
@@ -340,30 +340,30 @@ class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field
     """The reference of a task at a moment: a move is good when the person would not have to repeat the correction."""
 
     moment: str
-    """The id of the moment that the lesson comes from."""
+    """The id of the moment whose lesson the task tests."""
     words: tuple[str, ...]
     """What the person said at the moment."""
     question: str = QUESTION
     about: str = ""
-    """The subject of the moment, in the person's words."""
+    """The subject of the moment, in words that the person used."""
     rejected: str = ""
-    """What the agent did and the person rejected; for a sibling, what the agent did at the sibling's place."""
+    """The agent's work that the person rejected; for a sibling, what the agent did at the sibling's place."""
     stood: str = ""
-    """What the agent did in the end, to which the person did not object; "" for a sibling moment."""
+    """The agent's final work, to which the person did not object; "" for a sibling."""
     cut: str = ""
-    """Id of the step before which the session is cut to resume the agent; "" when the session cannot be cut."""
+    """Id of the step before which a replay resumes the recorded session; "" when this session cannot be resumed."""
     at_request: bool = False
-    """Whether the agent had done nothing before ``cut``: the agent is then resumed with the request itself."""
+    """Whether the agent had done nothing before ``cut``, so that a replay starts from the person's request itself."""
     branch: str = ""
     """The git branch of the session."""
     check: MoveCheck | None = None
     proof: Proof = Proof()
     sibling: bool = False
-    """Whether the task is a sibling: at another place where the lesson's check applies, but nobody complained."""
+    """Whether the task is at another place than the moment, where its lesson applies too but nobody complained."""
     teaches_only: str = ""
-    """Why the task may never vote in the gate; "" when it may."""
+    """Why the task may suggest rules but never vote in the gate; "" when it may vote."""
 
     @property
     def may_vote(self) -> bool:
-        """Whether the gate may count the task in a verdict."""
+        """Whether the gate may count the task: its reference is proven, and nothing limits it to teaching."""
         return self.proof.state is ProofState.PROVEN and not self.teaches_only

@@ -1,7 +1,7 @@
-"""Moves: what an agent says, runs and changes, in order, and how they are read from a reply in plain text.
+"""Moves: what an agent says, runs and changes next, in order, and how they are read from a reply in plain text.
 
-Checks look at moves, so recorded behaviour and the reply of a replay are both converted to moves. The plain format is
-what an agent writes anyway: words, fenced commands, and files as fenced diffs or whole blocks with their path.
+Recorded sessions and replies of a replay are both converted to moves, so that one check can judge either. The plain
+format is what agents write anyway: words, fenced commands, and files as fenced diffs or whole blocks with their path.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 _FENCE = re.compile(r"[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
 _SHELL = frozenset("sh bash zsh shell console terminal shellsession command commands cmd powershell".split())  # noqa: SIM905
 _SHOWN = frozenset({"text", "txt", "output", "log"})
-"""Languages of fenced blocks that only show text, such as output, and are no act."""
+"""Languages of fenced blocks that only show text, such as output, so that the block is not read as an act."""
 _PATH = re.compile(
     r"""(?:^|[\s`'"(*])(?P<path>~?[\w.@+-]*(?:/[\w.@+-]+)+|[\w@+-]*\.[A-Za-z]\w{0,9}|Makefile|Dockerfile)(?=$|[\s`'",:)*])"""
 )
@@ -33,7 +33,7 @@ _PATCHED = re.compile(r"\*\*\* (?P<how>Add|Update|Delete) File: (?P<path>.+)")
 
 
 class ActKind(enum.StrEnum):
-    """The kinds of acts in a move."""
+    """What an agent does in one act: it says, runs, edits or creates something."""
 
     SAYS = "says"
     RUNS = "runs"
@@ -43,11 +43,11 @@ class ActKind(enum.StrEnum):
 
 
 class Act(Struct, frozen=True, kw_only=True):
-    """One thing an agent says or does."""
+    """One thing an agent says or does: a message, a command, or a changed file."""
 
     kind: ActKind
     text: str = ""
-    """The words, the command, or the lines that an edit adds; what an edit removes is not kept."""
+    """What the agent says, its command, or the lines that its edit adds; lines that an edit removes are not kept."""
     path: str = ""
     """Path of the file that the act edits or creates; "" for other acts."""
 
@@ -58,7 +58,7 @@ class Move(Struct, frozen=True, kw_only=True):
     acts: tuple[Act, ...] = ()
 
     def render(self) -> str:
-        """Return the move in the plain format that ``parse_move`` reads."""
+        """Return the move as plain text with fenced blocks, which ``parse_move`` reads back."""
         return "\n\n".join(_render_act(act) for act in self.acts)
 
 
@@ -79,7 +79,7 @@ def _render_act(act: Act) -> str:
 
 
 def parse_move(text: str) -> Move:
-    """Return the move that a reply describes; text that is neither a command nor a file is words. Raises nothing."""
+    """Return the move in a reply; what is neither a command nor a file counts as words. Raises nothing."""
     acts: list[Act] = []
     words: list[str] = []
 
@@ -112,7 +112,7 @@ def parse_move(text: str) -> Move:
 
 
 def _split_blocks(text: str) -> Iterator[tuple[str | None, str]]:
-    """Yield (None, text) for text outside of fences and (info, text) for every fenced block, even one left open."""
+    """Yield (None, text) for text between fenced blocks, and (info, text) for a block; info follows its "```"."""
     lines: list[str] = []
     marks, info = "", ""
     patched = False
@@ -142,7 +142,7 @@ def _split_blocks(text: str) -> Iterator[tuple[str | None, str]]:
 
 
 def _read_fence(info: str, block: str, heading: str) -> Iterator[Act]:
-    """Yield the acts that a fenced block describes; nothing for a block that only shows text or code."""
+    """Yield the acts in a fenced block, none for shown text or code; ``info`` and ``heading`` may name its file."""
     language = re.split(r"[\s:{]", info.casefold())[0]
     if language in _SHOWN:
         return
@@ -176,7 +176,7 @@ def _read_commands(block: str) -> Iterator[Act]:
 
 
 def _read_command(command: str) -> Iterator[Act]:
-    """Yield the act of running a command, and one for each file that a heredoc or patch in the command writes."""
+    """Yield the act of running a command, and an act for each file that a heredoc or a patch in the command writes."""
     yield Act(kind=ActKind.RUNS, text=command)
     for patch in _PATCH.findall(f"{command}\n"):
         yield from _read_patch(patch)
@@ -185,7 +185,7 @@ def _read_command(command: str) -> Iterator[Act]:
 
 
 def _read_patch(patch: str) -> Iterator[Act]:
-    """Yield an act for each file of a patch in the format of Codex."""
+    """Yield an act for each file in a patch of the format that Codex writes ("*** Update File: ...")."""
     path, kind, added = "", ActKind.EDITS, list[str]()
     for line in [*patch.splitlines(), "*** End"]:
         if line.startswith("*** ") and not line.startswith("*** Move to"):
@@ -200,7 +200,7 @@ def _read_patch(patch: str) -> Iterator[Act]:
 
 
 def _read_diff(diff: str, path: str) -> Iterator[Act]:
-    """Yield an act for each file of a unified diff; ``path`` is the file of a diff without headers."""
+    """Yield an act for each file of a unified diff; ``path`` names the file when the diff has no header lines."""
     kind, added = ActKind.EDITS, list[str]()
     is_known = bool(path)
     for line in diff.splitlines():

@@ -1,9 +1,9 @@
 """Find texts that ask for the same thing in different words, without a model.
 
-Recurring tasks, splits without leaks, and reports of repeated requests all use this module's definition.
+Finding recurring tasks, keeping like tasks in one split, and reporting repeated requests all rely on this.
 
-A text is reduced to a set of weighted *terms*: words without endings, with synonyms merged into one term. Two
-texts are as similar as the cosine of their terms, or as their spelling if that says more.
+A text is reduced to a set of weighted *terms*: words without endings, with synonyms merged into one term. Two texts are
+as similar as the cosine of their terms, or as their spelling if that makes them more similar.
 """
 
 from __future__ import annotations
@@ -23,64 +23,64 @@ from statistics import fmean
 from skillopt_sleep.model.text import MATTER, PHRASES, STOPSIGNS, STOPWORDS, WORK, fold
 
 MIN_SIMILARITY = 0.45
-"""Smallest similarity of near-duplicates: texts that may word the same intent differently.
+"""Smallest similarity, from 0 to 1, of near-duplicates: texts that may word the same intent differently.
 
-Chosen on a table of paraphrases (tests/model/test_text.py), and low on purpose: a missed near-duplicate in another
-split leaks an answer, while grouping unrelated texts only costs a pair.
+Chosen on a table of paraphrases (tests/model/test_text.py), and low on purpose: a near-duplicate missed and put into
+another split leaks an answer, while grouping unrelated texts only means one pair fewer in a trial.
 """
 
 SAME = 0.6
-"""Smallest similarity of texts that are the same request, if at most one has content words that the other lacks.
+"""Smallest similarity of two texts that are the same request, if at most one has content words that the other lacks.
 
-A wrong match would cost more here: "explain the fuel module" and "explain the valve module" are alike, but each has a
-word of its own.
+A false match costs more here than for near-duplicates: "explain the fuel module" and "explain the valve module" are
+similar, but each has a content word of its own.
 """
 
 SLIP = 0.8
-"""Smallest similarity of texts that are the same request although each has words of its own, such as typing errors."""
+"""Smallest similarity of two texts that are the same request though both have words of their own, as by a typo."""
 
 COHESION = 0.3
-"""Smallest mean similarity to the other members of a group that a new member must have."""
+"""Smallest mean similarity that a text must have to the members of a group in order to join it."""
 
 SPOKESMEN = 8
-"""Number of members of a group that a new text is compared with."""
+"""Number of members that stand for a group: a new text is compared with these only, to save time."""
 
 SHORT = 8
-"""Maximum terms of a text that is compared by its spelling as well."""
+"""Maximum number of terms of a short text; two short texts are compared by their spelling as well."""
 
 READ = 1_500
-"""Number of characters at the beginning of a text that are looked at; the rest is ignored."""
+"""Number of characters at the beginning of a text that are compared; the rest is ignored."""
 
 TERMS = 24
-"""Number of terms of a text that count: the first ones, as requests come early and pasted logs late."""
+"""Number of terms of a text that are compared, the first ones: the request comes early, pasted logs late."""
 
 PARTS = 2
-"""Factor by which ``TERMS`` grows for scripts without spaces, where a word makes about two terms."""
+"""Factor by which more terms are compared in scripts without spaces, where a word makes about two terms."""
 
 STEM = 3
-"""Minimum number of letters of a word that remain when its ending is removed."""
+"""Minimum letters that must remain of a word when its ending ("-ing", "-ed") is cut off."""
 
 LIGHT = 0.4
-"""Weight of a word that says what to do but not with what ("fix", "write"), and of a number; other terms weigh 1."""
+"""Weight of a number, and of a word that says what to do but not with what ("fix", "write"); other terms weigh 1."""
 
 FEW = 1_000
-"""Number of candidate texts up to which their terms in common with a text are counted; more are filtered otherwise."""
+"""Maximum number of texts compared with a new text by counting common terms; more are first filtered by weight."""
 
 SLACK = 1e-9
-"""Tolerance added to sums of weights before comparing them, because of rounding."""
+"""Tolerance for rounding errors when sums of weights are compared."""
 
 _PHRASE = re.compile("|".join(rf"\b{re.escape(phrase)}" for phrase in PHRASES))
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-"""Character ranges of scripts that are cut into characters or pairs: written without spaces, or with long endings."""
+"""Scripts without spaces (Thai, Japanese, Chinese), and Korean with long endings; their words are cut into pieces."""
 _RUN = re.compile(rf"[{_UNSPACED}]")
 _HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
 _SIGN = re.compile(rf"[{_HAN}]")
 _HIRAGANA = r"\u3040-\u309f"
 _SCRIPT = re.compile(rf"(?P<han>[{_HAN}]+)|[^{_HAN}{_HIRAGANA}]+")
-"""Matches runs of characters of one script, skipping hiragana."""
+"""Matches a run of Chinese characters, or a run of other characters, leaving out Japanese hiragana."""
 _WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
 _LINK = re.compile(r"\w{2,9}://\S+")
-"""Matches links, which are dropped because they say where something is, not what it is."""
+"""Matches a URL; these are dropped, as they say where something is, not what is asked for."""
 _HEX = re.compile(r"(?=.*\d)[0-9a-f]{7,}")
 _ENDINGS = (
     "isations", "izations", "isation", "ization", "ations", "ation", "ments", "ment", "ingly",
@@ -89,9 +89,9 @@ _ENDINGS = (
 
 
 def terms(text: str) -> Mapping[str, float]:
-    """Return the terms that say what a text is about, in order, each with its weight.
+    """Return the weighted terms (words without endings, synonyms merged) that say what a text is about, in order.
 
-    For a text of nothing but stop words, the stop words are its terms.
+    A text of nothing but stop words has these as its terms.
     """
     read = text[:READ]
     most = TERMS if read.isascii() or not _RUN.search(read) else TERMS * PARTS
@@ -100,13 +100,13 @@ def terms(text: str) -> Mapping[str, float]:
 
 
 def all_terms(text: str, ignored: frozenset[str] = frozenset()) -> Mapping[str, float]:
-    """Return every term of a whole text with its weight, in order, without stop words and ``ignored`` words."""
+    """Return the weighted terms of the whole text, however long, in order, without stop words and ``ignored`` words."""
     meant = dict.fromkeys(_term(word) for word in _words(text, _signs) if word not in STOPWORDS and word not in ignored)
     return {term: LIGHT if term in _LIGHT_TERMS or term.isdecimal() else 1.0 for term in meant}
 
 
 def matter(text: str) -> frozenset[str]:
-    """Return the content words of a text: no stop words, verbs of everyday work, numbers or single letters."""
+    """Return the words that say what a request is about: no stop words, "fix" or "write", numbers or short names."""
     return frozenset(
         word
         for word in _words(text[:READ])
@@ -118,31 +118,31 @@ def matter(text: str) -> frozenset[str]:
 
 
 def similar(a: str, b: str) -> float:
-    """Return how similar two requests are, from 0 (no common term) to 1 (the same terms); symmetric."""
+    """Return how similar two requests are, from 0 (nothing in common) to 1 (the same terms), in either order."""
     return _similarity(_Bag(a), _Bag(b))
 
 
 def group_near_duplicates(texts: Sequence[str], known: Sequence[Hashable] = ()) -> tuple[int, ...]:
-    """Return each text's group number, from 0 by first appearance; the texts of a group may ask for one thing.
+    """Return a group number for each text, from 0 by first appearance; texts of one group may ask for the same thing.
 
-    A text joins a group in which it has a near-duplicate (``MIN_SIMILARITY``) if it also resembles the other
-    members (``COHESION``), so a chain of small steps does not join unrelated texts. Which texts share a group depends
-    on the texts alone, not on their order. ``known`` names the groups of the first texts: these stay together and are
-    not compared with one another, so that grouping costs in proportion to what is new.
+    A text joins a group in which it has a near-duplicate (``MIN_SIMILARITY``) if it also resembles the other members
+    (``COHESION``), so a chain of small steps does not join unrelated texts. Which texts share a group depends on the
+    texts alone, not on their order. ``known`` gives the groups of the first texts from an earlier call: these texts
+    stay together and are not compared again, so that the work grows only with the number of new texts.
     """
     return _group(texts, known, MIN_SIMILARITY, lambda one, other: _similarity(one, other) >= MIN_SIMILARITY)
 
 
 def group_recurrences(texts: Sequence[str], known: Sequence[Hashable] = ()) -> tuple[int, ...]:
-    """Return each text's group number as ``group_near_duplicates`` does, but group only repetitions of one request.
+    """Return a group number for each text as ``group_near_duplicates`` does, but group only repeated requests.
 
-    Two texts need the similarity ``SAME``. Each of these groups lies within one group of near-duplicates.
+    Texts of a group are at least as similar as ``SAME``. Each such group lies within one group of near-duplicates.
     """
     return _group(texts, known, SAME, _is_same)
 
 
 def is_same_request(a: str, b: str) -> bool:
-    """Return whether two texts are the same request, by the test that ``group_recurrences`` applies to a pair."""
+    """Return whether two texts are the same request in other words, as ``group_recurrences`` decides for a pair."""
     return _is_same(_Bag(a), _Bag(b))
 
 
@@ -161,7 +161,7 @@ def _group(
 
 
 class _Bag:
-    """A text as the set of its terms."""
+    """A text as the set of its weighted terms (words without endings, synonyms merged), ready to be compared."""
 
     __slots__ = ("heavy", "key", "letters", "light", "mass", "order", "root", "weights")
 
@@ -178,7 +178,6 @@ class _Bag:
 
 @functools.cache
 def _load_ratio() -> Callable[..., float]:
-    """Return rapidfuzz's function for the similarity of two texts, 0 to 100; it is imported only when needed."""
     from rapidfuzz import fuzz  # noqa: PLC0415
 
     return fuzz.ratio
@@ -190,7 +189,7 @@ def _similarity(a: _Bag, b: _Bag) -> float:
 
 
 def _compare_spelling(a: _Bag, b: _Bag, least: float) -> float:
-    """Return how alike two short texts are spelled, 0 to 1; 0 when that is below ``least`` or a text is not short."""
+    """Return how alike two short texts are spelled, from 0 to 1; 0 when less than ``least`` or a text is not short."""
     needed = (least + 1) / 2  # unrelated words have half their letters in common
     if not a.letters or not b.letters or abs(a.letters - b.letters) > (1 - needed) * (a.letters + b.letters):
         return 0.0
@@ -215,12 +214,11 @@ _get_mass = attrgetter("mass")
 
 
 class _Groups:
-    """Groups while they are formed. A few members represent each group, so that large groups cost no more work.
+    """Groups of similar texts, built by adding one text after another; a few members represent each, to save time.
 
-    Twins are looked for by their rarest terms (prefix filtering): the cosine of two texts reaches a likeness only if
-    they share its square of the weight of either one, so the commonest terms up to that weight need not be looked at.
-    The number of the others that two texts share bounds their cosine. ``related`` has the last word. New texts must
-    come in order of their weight, after those whose groups are known.
+    Only texts that share one of a new text's rarest terms are compared with it (prefix filtering): two texts that share
+    nothing but their commonest terms cannot reach the required similarity (``likeness``). The function ``related`` then
+    decides on each pair. Texts with known groups come first, then the new ones in the order of their total weight.
     """
 
     def __init__(self, likeness: float, related: Callable[[_Bag, _Bag], bool], frequency: Counter[str]) -> None:
@@ -234,7 +232,7 @@ class _Groups:
         self._moved: dict[int, int] = {}
 
     def seed(self, bag: _Bag, name: Hashable) -> None:
-        """Put a text into the group with this name, without a comparison; unite the groups that share the text."""
+        """Put a text into the known group ``name`` without comparing it; unite known groups that share the text."""
         home = self._seeded.setdefault(name, len(self._seeded))
         while home in self._moved:
             home = self._moved[home]
@@ -245,7 +243,7 @@ class _Groups:
             self._move(home, before)
 
     def add(self, bag: _Bag) -> None:
-        """Put a text, no lighter than those before it, into the group that it belongs to, or into a new group."""
+        """Put a text into the group that it resembles, or a new one; texts must come in the order of their weight."""
         if bag.key in self.numbers:
             return
         homes = sorted(group for group in self._near(bag) if self._resembles(bag, self._members[group]))
@@ -255,7 +253,7 @@ class _Groups:
             self._unite(home, other)
 
     def _put(self, bag: _Bag, home: int) -> None:
-        """Put a text into a group, and let it represent the group while few members do."""
+        """Put a text into a group; the first few texts (``SPOKESMEN``) represent the group in later comparisons."""
         self.numbers[bag.key] = home
         members = self._members.setdefault(home, [])
         members.append(bag)
@@ -264,7 +262,6 @@ class _Groups:
                 insort(self._postings[term], bag, key=_get_mass)
 
     def _near(self, bag: _Bag) -> set[int]:
-        """Return the numbers of the groups that contain a near-duplicate of the text."""
         near: set[int] = set()
         for other in self._find_candidates(bag):
             if self.numbers[other.key] not in near and self._related(bag, other):
@@ -272,10 +269,10 @@ class _Groups:
         return near
 
     def _find_candidates(self, bag: _Bag) -> Iterable[_Bag]:
-        """Return the texts whose cosine to ``bag`` may reach the required likeness, judging by common terms.
+        """Return the texts added so far that may be similar enough to ``bag``, judging by the terms that they share.
 
-        Among few texts it pays to count the terms that each shares. Of many, at each term, those that weigh more than
-        what is left of ``bag`` from there on would have to share a rarer term too.
+        Among few texts it is fastest to count the shared terms of each. Among many, each term, from the rarest on, adds
+        only the texts whose weight allows the required cosine with what is left of ``bag`` from this term on.
         """
         lightest, left = self._likeness**2 * bag.mass, bag.mass
         probed: list[list[_Bag]] = []
@@ -301,7 +298,7 @@ class _Groups:
         return fmean(_similarity(bag, member) for member in members[:SPOKESMEN]) >= COHESION
 
     def _unite(self, home: int, other: int) -> None:
-        """Unite two groups that a new text belongs to, if the groups resemble one another."""
+        """Unite two groups that a new text both resembles, if the two resemble one another (``COHESION``)."""
         pairs = itertools.product(self._members[home][:SPOKESMEN], self._members[other][:SPOKESMEN])
         if fmean(_similarity(a, b) for a, b in pairs) >= COHESION:
             self._move(home, other)
@@ -314,12 +311,12 @@ class _Groups:
 
 
 def _pairs(run: str) -> list[str]:
-    """Return the overlapping pairs of characters of a run written without spaces."""
+    """Return the overlapping pairs of characters of a word written without spaces: "abc" gives "ab" and "bc"."""
     return [run[i : i + 2] for i in range(max(len(run) - 1, 1))]
 
 
 def _signs(run: str) -> list[str]:
-    """Return the shortest parts with a meaning of a run written without spaces, as its word order is free.
+    """Return the smallest meaningful pieces of a word written without spaces, to compare texts in any word order.
 
     A Chinese character is a word, or half of one. Hiragana are endings and particles, and are dropped. Characters of
     other scripts are letters, which are taken in pairs.
@@ -349,12 +346,12 @@ def _words(text: str, unspaced: Callable[[str], list[str]] = _pairs) -> list[str
 
 @functools.lru_cache(maxsize=65_536)
 def _term(word: str) -> str:
-    """Return the word without its ending, or the first word of its family of synonyms."""
+    """Return a word without its ending; for a word with synonyms, the first word of their line in ``words.json``."""
     return _FAMILIES.get(word) or _FAMILIES.get(_stem(word)) or _stem(word)
 
 
 def _stem(word: str) -> str:
-    """Return a word without one ending, then without a final doubled letter, e, i or y; at most seven letters."""
+    """Return a word without its ending and then without a final e, i, y or doubled letter; at most seven letters."""
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= STEM:
             word = word.removesuffix(ending)

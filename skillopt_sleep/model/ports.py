@@ -1,4 +1,4 @@
-"""Protocols of the adapters and of the calls to a model; the docstrings name exceptions and side effects."""
+"""Protocols of the adapters (agents, backends, judges) and of the calls to a model, with the errors they may raise."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ class Clock(Protocol):
         """Return the time of a clock that never goes back, in seconds."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds. May raise ``Interrupted`` when the night is stopped meanwhile."""
+        """Wait for ``seconds``. May raise ``Interrupted`` when the night is stopped meanwhile."""
 
 
 class Source(Protocol):
-    """One agent's session files on disk. A source only reads, and follows no link out of its home."""
+    """One coding agent's session files on disk. It only reads, and follows no link out of the agent's own folder."""
 
     @property
     def name(self) -> str:
-        """Return the name of the adapter in the registry, which is its file name."""
+        """Return the name of the source, such as "claude", under which it is registered."""
 
     def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
-        """Yield every regular session file with its size and time; no file is opened.
+        """Yield every regular session file with its size and time of change, without opening it.
 
         Report FIFOs, dangling links and unreadable folders to ``skipped``. Raises nothing.
         """
 
     def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
-        """Return the session in a file, or None when no person typed in it (headless, sub-agent, empty).
+        """Return the session in a file; None if it has no prompt of a person (empty, unattended, of a sub-agent).
 
         Report malformed lines, and a file that vanishes or cannot be read, to ``skipped``. Raises nothing.
         """
@@ -53,7 +53,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class ReadsSteps(Protocol):
-    """A source that can also read what the agent did; sessions of other sources have no steps."""
+    """A source that can also read what the agent did (its steps); sessions of other sources have no steps."""
 
     def read_steps(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Conversation | None:
         """Return the steps of one session, shortened but not redacted; None when ``read`` returns None.
@@ -68,21 +68,21 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the name of the adapter in the registry, which is its file name."""
+        """Return the name of the backend, such as "claude", under which it is registered."""
 
     @property
     def model(self) -> str:
-        """Return the name of the requested model; "" means the CLI's own default."""
+        """Return the model asked for; "" leaves the choice to the CLI."""
 
     @property
     def sees(self) -> str:
-        """Return who receives the prompts, in words that the user understands."""
+        """Return who receives the prompts, in words for the user, who must agree to it."""
 
     def probe(self) -> Health:
-        """Return whether a call could succeed, without making a model call. Raises nothing."""
+        """Return whether a call could succeed (installed, logged in), without calling the model. Raises nothing."""
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Return the model's answer to a prompt; an error text or an empty answer raises an error instead.
+        """Return the model's reply to a prompt; an error message or an empty reply counts as an error instead.
 
         Raises ``FatalBackend`` (NotInstalled, NotLoggedIn, ModelRefused, TooOld, QuotaExhausted) or
         ``TransientBackend`` (RateLimited, Overloaded, TimedOut, EmptyReply, BadReply); nothing else on purpose.
@@ -94,16 +94,16 @@ class Backend(Protocol):
 
 @runtime_checkable
 class NamesProvider(Protocol):
-    """A backend that names the provider that receives its prompts; for any other, consent names the backend itself."""
+    """A backend that names the provider which gets the prompts; for others, the user consents to the backend itself."""
 
     @property
     def provider(self) -> str:
-        """Return a stable name such as anthropic, openai or a host; "" when nothing leaves this machine."""
+        """Return the provider's name, such as "anthropic" or a host name; "" when nothing leaves this machine."""
 
 
 @runtime_checkable
 class NamesPrice(Protocol):
-    """A backend that says beforehand whether its replies may cost money; replies of other backends are assumed to."""
+    """A backend that says beforehand whether its replies may cost money; of other backends this is assumed."""
 
     @property
     def priced(self) -> bool:
@@ -116,12 +116,12 @@ class RunsLocally(Protocol):
 
     @property
     def footprint(self) -> int:
-        """Return the bytes of memory that one call needs."""
+        """Return the bytes of memory that one call needs, which limits how many run at once."""
 
 
 @runtime_checkable
 class HoldsReplies(Protocol):
-    """A backend that stores its replies itself until they are in the ledger."""
+    """A backend that keeps a copy of each reply until the reply is stored in the ledger, so that a crash loses none."""
 
     def kept(self, prompt: Prompt) -> None:
         """Delete the backend's copy of the reply to this prompt, which is now in the ledger. Raises ``DiskError``."""
@@ -129,37 +129,37 @@ class HoldsReplies(Protocol):
 
 @runtime_checkable
 class Agent(Protocol):
-    """A backend whose agent can work in a folder. Safe to call from several threads at once."""
+    """A backend whose agent can work on files in a folder. Safe to call from several threads at once."""
 
     def refuses(self, mode: ReplayMode) -> str:
-        """Return why this machine cannot replay in this mode, in one line that says what to install; "" when it can.
+        """Return why this machine cannot run replays in this mode, with what to install, in one line; "" when it can.
 
-        For text mode, return why the agent cannot load, in a folder, a candidate that was tried as text. Makes no model
-        call. Raises nothing.
+        For text mode, return why the agent, working in a folder, could not load documents that were tried as text.
+        Makes no model call. Raises nothing.
         """
 
     def run(self, assignment: Assignment) -> Trajectory:
         """Let the agent carry out an assignment in a throwaway workspace, which is then deleted.
 
-        An agent that refuses, runs out of turns or time, or breaks the workspace determines the ``ending`` of the
-        trajectory. Failures of transport raise as in ``Backend.complete``. Of the user's own setup, only the login is
-        used. An assignment with ``put_back`` resumes that session up to its cut; raises ``NotPutBack``, with a message
-        of one line, if it cannot.
+        When the agent refuses, runs out of turns or time, or breaks the workspace, the ``ending`` of the trajectory
+        says so. Failures of the call itself raise as in ``Backend.complete``. Of the user's own settings, only the
+        login is used. An assignment with ``put_back`` resumes a recorded session at the given place; raises
+        ``NotPutBack``, with a message of one line, when it cannot.
         """
 
 
 class Ask(Protocol):
-    """The function by which one role calls its model. Every call first passes ledger, budget, limit and retry."""
+    """The function by which one role calls its model; it first asks ledger and budget, and it waits and retries."""
 
     @property
     def model(self) -> str:
-        """Return the name of the requested model; "" means the backend's default."""
+        """Return the model asked for; "" leaves the choice to the backend."""
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Return the reply to ``prompt``; it is committed to the ledger before it is returned.
+        """Return the reply to ``prompt``, once it is stored in the ledger (the record of paid replies).
 
-        An ``Assignment`` is answered by a ``Trajectory``. Raises what ``Backend.complete`` raises after the retries,
-        ``BudgetSpent`` before anything is sent, and ``Interrupted``.
+        An ``Assignment`` is answered by a ``Trajectory``. Raises what ``Backend.complete`` still raises after the
+        retries, ``BudgetSpent`` instead of sending a prompt that the budget does not allow, and ``Interrupted``.
         """
 
 
@@ -168,69 +168,70 @@ class Judge(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the name of the judge in the registry, which is also the ``kind`` of the references that it scores."""
+        """Return the registered name of the judge, which is also the ``kind`` of the references that it scores by."""
 
     @property
     def reference(self) -> type[Struct]:
         """Return the Struct type into which references of this judge are read from a task file.
 
         Its ``tag_field`` is "kind" and its ``tag`` the judge's name; a ``ValueError`` of its ``__post_init__`` is shown
-        to the user with the place in the file. Read it from a task with ``model.task.require_reference``.
+        to the user with the place in the file. ``model.task.require_reference`` returns a task's reference in this
+        type.
         """
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
-        """Return the score of a task's measured response.
+        """Return the score of one answer to a task, given as a rollout whose call succeeded.
 
-        Raises what ``ask`` raises (the rollout is then unmeasured) and ``BadReply`` when a model's verdict cannot be
-        read; a malformed reference has been refused long before.
+        Raises what ``ask`` raises (the rollout then stays without a score), and ``BadReply`` when the model that judges
+        gives no readable verdict. Malformed references have been refused before.
         """
 
 
 @runtime_checkable
 class PairJudge(Protocol):
-    """A judge that can score both answers of a pair in one call, without being told which arm an answer is from."""
+    """A judge that can score both answers of a pair in one call, without being told which arm an answer comes from."""
 
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
-        """Return the scores of two measured responses to a task, in the order given. Raises as ``Judge.score`` does."""
+        """Return the scores of two answers to one task, in the order given. Raises as ``Judge.score`` does."""
 
 
 class Parallel(Protocol):
-    """Applies a function to independent items in parallel, on a fixed number of workers."""
+    """A function that applies another to independent items in parallel, on a fixed number of threads."""
 
     def __call__(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Apply ``work`` to every item; return the results in the order of the items. Raises what ``work`` raises."""
 
 
 class Progress(Protocol):
-    """Receives reports on the progress of long work. Raises nothing; may be called from any thread."""
+    """Shows the user how far long work has come. Raises nothing; may be called from any thread."""
 
     def begin(self, total: int) -> None:
-        """Announce the start of so many independent pieces of work."""
+        """Announce that ``total`` independent pieces of work begin."""
 
     def step(self) -> None:
-        """Report that one piece of work is done."""
+        """Note that one more piece of the announced work is done."""
 
     def spent(self, phase: str, spend: Spend) -> None:
-        """Report what the night has spent after a call of the named phase."""
+        """Show what the night has spent so far, after a call in the phase (part of the night) of this name."""
 
 
 class Ledger(Protocol):
-    """Stores the replies that one night has paid for, and a record of every attempt."""
+    """The record of one night's attempts to get replies, and the store of the replies it has paid for."""
 
     def find(self, role: Role, prompt: Prompt, model: str) -> Reply | None:
-        """Return the committed reply to this prompt and sample, or None; this does not count the reply as reused."""
+        """Return the stored reply to this prompt and its ``sample`` number, or None; does not count it as reused."""
 
     def reuse(self, phase: str) -> None:
-        """Count one reply as reused: it cost nothing because it had already been paid for."""
+        """Count one stored reply as reused, at no cost, as it was paid for before."""
 
     def commit(self, role: Role, prompt: Prompt, model: str, reply: Reply, attempt: Attempt) -> None:
-        """Store a reply and the attempt that brought it permanently, in one transaction. Raises ``DiskError``."""
+        """Store a reply and the attempt that brought it for good, in one transaction. Raises ``DiskError``."""
 
     def record(self, attempt: Attempt) -> None:
         """Record an attempt that brought no reply. Raises ``DiskError``."""
 
     def spent(self) -> Spend:
-        """Return what the night's earlier attempts have cost, which counts towards the caps."""
+        """Return what this night has spent since it was started or last resumed, which counts towards its caps."""
 
     def spent_on(self, day: str) -> Spend:
-        """Return what all nights that called this method spent on ``day`` from then on. Raises ``DiskError``."""
+        """Return what all nights spent on ``day``, each counted from when it first asked. Raises ``DiskError``."""

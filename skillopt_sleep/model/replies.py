@@ -1,7 +1,7 @@
 """Read JSON from a model's reply, and quote untrusted text in a prompt.
 
-A CLI may wrap JSON in a code fence or in sentences, and a thinking model adds its thoughts. Two harmless
-errors are tolerated: raw control characters inside strings, and commas before a closing bracket.
+A reply may have its JSON in a code fence, between sentences or after the model's thoughts. Two harmless errors are
+tolerated: raw control characters inside strings, and commas before a closing bracket.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from skillopt_sleep.model.text import sha256
 T = TypeVar("T")
 
 ATTEMPTS = 64
-"""Maximum number of places in a text where JSON is looked for, which bounds the time."""
+"""Maximum number of places in a reply at which this module tries to read JSON; it bounds the time taken."""
 
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)```", re.DOTALL)
 _THOUGHT = re.compile(r"^[ \t]*<(think|thinking)\b[^<>]*>.*?</\1\s*>\s*", re.DOTALL | re.IGNORECASE | re.MULTILINE)
 _OPENED = re.compile(r"<think(?:ing)?\b[^<>]*>", re.IGNORECASE)
 _CLOSED = re.compile(r"</think(?:ing)?\s*>", re.IGNORECASE)
 _OPENING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*(?:["\[\]{\d-]|true|false|null))""")
-"""Matches the possible beginning of an object or array; other braces and brackets are prose."""
+"""Matches a bracket or brace that may begin a JSON array or object; any other belongs to the sentences around."""
 _MEANT = re.compile(r"""(?:\[\s*)?(?:\{\s*"|\[\s*")""")
-"""Matches the beginning of a text that is meant as JSON; if that JSON is damaged, JSON inside it is a fragment."""
+"""Matches the start of a text that is meant as JSON: if it is damaged, whole JSON inside it is only a fragment."""
 _MARK = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
 _COMMA = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 
@@ -39,7 +39,7 @@ _COMMA = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 def strip_thinking(text: str) -> str:
     """Return the text without its ``<think>`` and ``<thinking>`` blocks, which must begin a line.
 
-    The opening tag may be part of the model's template, so the text before a lone closing tag is removed too. An
+    A model's template may have written the opening tag, so the text before a closing tag without one is removed too. An
     opening tag that is never closed, and a closing tag with nothing after it, are kept.
     """
     return _drop_unopened_thought(_THOUGHT.sub("", text))
@@ -48,8 +48,8 @@ def strip_thinking(text: str) -> str:
 def extract_json(text: str) -> Json:
     """Return the JSON value of a reply: the whole text, a code fence, else the largest object, else the largest array.
 
-    Parts of a larger piece of JSON, and JSON in the model's thoughts, do not count. Raises ``ValueError`` when the
-    reply contains no JSON.
+    JSON inside larger JSON or in the model's thoughts does not count. Raises ``ValueError`` when the reply contains no
+    JSON.
     """
     answered = _THOUGHT.sub("", text)
     before: tuple[str, ...] = (text,)
@@ -67,11 +67,11 @@ def extract_json(text: str) -> Json:
 
 
 def extract_only(text: str, wanted: type[T]) -> T:
-    """Return the only object of the type ``wanted`` in a reply, wherever it is and whatever its length.
+    """Return the one object of the type ``wanted`` in a reply, wherever it stands and however long it is.
 
     A judge may quote the answer it judges, and an answer may contain a made-up verdict, so two such objects are an
     error. Objects inside another one, and objects in the model's thoughts, do not count. Raises ``ValueError`` when
-    there is no such object, more than one, or more JSON than is looked at.
+    there is no such object, more than one, or too many places to look at (``ATTEMPTS``).
     """
     part = _drop_unopened_thought(_THOUGHT.sub("", text))
     whole = part.strip("\ufeff \t\r\n")
@@ -93,7 +93,7 @@ def extract_only(text: str, wanted: type[T]) -> T:
 
 
 def _drop_unopened_thought(text: str) -> str:
-    """Return the text after the last closing tag that precedes any opening tag; the whole text when there is none."""
+    """Return the text after the last ``</think>`` that no ``<think>`` precedes; the whole text without such a tag."""
     opened = _OPENED.search(text)
     closed = list(_CLOSED.finditer(text, 0, opened.start() if opened else len(text)))
     rest = text[closed[-1].end() :].lstrip() if closed else ""
@@ -112,10 +112,10 @@ def _parse_whole(text: str) -> Json:
 
 
 def _find_outermost(text: str, *, completely: bool = False) -> Iterator[tuple[bool, int, Json]]:
-    """Yield, for every outermost object or array: whether it has named fields, its length, and its value.
+    """Yield, for every object or array not inside another: whether it has named fields, its length, and its value.
 
-    With ``completely``, raise ``ValueError`` for damaged JSON and for more places than are looked at, because
-    either may hide an object that the caller counts.
+    With ``completely``, raise ``ValueError`` for damaged JSON and for more than ``ATTEMPTS`` places, because either may
+    hide a further object, and the caller must know how many there are.
     """
     at, tried = 0, 0
     while tried < ATTEMPTS and (opening := _OPENING.search(text, at)):
@@ -141,12 +141,11 @@ def _find_outermost(text: str, *, completely: bool = False) -> Iterator[tuple[bo
 
 
 def _has_fields(value: Json) -> bool:
-    """Return whether a value is a non-empty object, or an array of objects."""
     return bool(value) and (isinstance(value, dict) or (isinstance(value, list) and isinstance(value[0], dict)))
 
 
 def _find_closing(text: str, start: int) -> int:
-    """Return the offset after the bracket that matches the one at ``start``; the text's end when it is never closed."""
+    """Return the offset after the bracket that closes the one at ``start``; the length of the text if none does."""
     depth = 0
     for mark in _MARK.finditer(text, start):
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(mark[0], 0)
@@ -156,7 +155,7 @@ def _find_closing(text: str, start: int) -> int:
 
 
 def _decode(text: str) -> tuple[Json, int]:
-    """Return the JSON value at the beginning of a text, and the offset at which it ends."""
+    """Return the JSON value at the beginning of a text, and the offset at which it ends. Raises ``ValueError``."""
     try:
         return _DECODER.raw_decode(text)
     except RecursionError:
@@ -181,7 +180,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     """A proposed task or edit that was refused, and why."""
 
     subject: str
-    """Which task or edit: a session id, a task id, or the edit's number or id."""
+    """What was refused, named by its session id, task id or edit id, or by the edit's number in the reply."""
     words: str
     """The refused text, shortened."""
     why: str
@@ -192,12 +191,12 @@ BRACKET = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
 
 
 def escape_tags(text: str, *tags: str) -> str:
-    """Return the text with every opening or closing tag with one of these names made harmless, however it is spaced."""
+    """Return the text with ``<`` replaced wherever it opens a tag of one of these names, so it cannot end a quote."""
     return _compile_tags(tags).sub(BRACKET, text)
 
 
 def make_tag_suffix(*texts: str) -> str:
-    """Return sixteen hex digits for the name of a tag that encloses these texts, which no text can predict."""
+    """Return sixteen hex digits for a tag around these texts: a text cannot know them and so cannot close the tag."""
     return sha256("\0".join(texts).encode("utf-8", "replace"))[:16]
 
 

@@ -1,7 +1,7 @@
 """Rollouts: attempts of a model or an agent at a task, and their scores.
 
-An agent receives an ``Assignment``, which is a prompt, and returns a ``Trajectory``, which is a reply, so both pass
-through the same account, caps and ledger as any model call.
+An agent receives an ``Assignment``, which is a prompt, and returns a ``Trajectory``, which is a reply, so both are
+counted, limited and stored like any model call.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from skillopt_sleep.model.text import sha256
 
 
 class ReplayMode(enum.StrEnum):
-    """How a task is replayed."""
+    """How a task is carried out again to see what documents change: by a bare model call or by the agent itself."""
 
     TEXT = "text"
     """One model call without tools; the documents are part of the prompt."""
     NATIVE = "native"
     """The agent itself works in an empty folder, where it loads the documents as its skill and its memory."""
     WORKTREE = "worktree"
-    """As native, but in a throwaway copy of the project at the commit of the session."""
+    """The agent works as in native mode, but in a throwaway copy of the project at the commit of the session."""
 
 
 class Ending(enum.StrEnum):
-    """How an agent's work ended. Every ending except ``done`` is the agent's own fault and scores 0."""
+    """How an agent's work on a task ended. Every ending except ``done`` is the agent's own fault and scores 0."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -43,7 +43,7 @@ class Ending(enum.StrEnum):
 
     @property
     def in_words(self) -> str:
-        """The ending as a clause about the agent, for the reason of a score."""
+        """The ending as a clause such as "it ran out of time", for the reason given with a score."""
         return {
             Ending.DONE: "it finished",
             Ending.REFUSED: "it refused",
@@ -55,7 +55,7 @@ class Ending(enum.StrEnum):
 
 
 class CheckCommand(Struct, frozen=True, kw_only=True):
-    """A command, approved by the user, whose exit status tells good work from bad."""
+    """A shell command, approved by the user, that tells good work from bad by its exit status."""
 
     line: str
     seconds: float = 300.0
@@ -67,12 +67,12 @@ class CommandRun(Struct, frozen=True, kw_only=True):
 
     line: str
     status: int | None
-    """Exit status; None when this program ended the command because of its time limit or its output."""
+    """Exit status; None when this program stopped the command because it took too long or printed too much."""
     seconds: float = 0.0
     tail: str = ""
     """The last part of the command's output."""
     flooded: bool = False
-    """Whether this program ended the command because it printed more than 16 MB."""
+    """Whether this program stopped the command because it printed more than 16 MB."""
 
     @property
     def passed(self) -> bool:
@@ -81,16 +81,16 @@ class CommandRun(Struct, frozen=True, kw_only=True):
 
 
 class CutKind(enum.StrEnum):
-    """The point in a turn at which a recorded session is cut."""
+    """The point at which a recorded session is cut, so that the agent can be resumed there."""
 
     REQUEST = "request"
-    """Before a prompt, with which the agent is resumed. ``cut`` is the prompt's record, or the agent's first reply."""
+    """Before a prompt, which the agent then gets again. ``PutBack.cut`` is the record of the prompt or of its reply."""
     DECISION = "decision"
-    """In the middle of a turn, before a message of the agent; the agent is resumed with the word "continue"."""
+    """Within a turn, before a message of the agent; the agent then goes on after the prompt "continue"."""
 
 
 STALE = "since the commit that was copied"
-"""Last words of the note on which edits of the session are missing from the copy of the project."""
+"""Last words of the note that lists the session's edits which are missing from the copied project."""
 
 
 class PutBack(Struct, frozen=True, kw_only=True):
@@ -99,7 +99,7 @@ class PutBack(Struct, frozen=True, kw_only=True):
     source: str
     """Name of the agent that recorded the session."""
     path: str
-    """The session file."""
+    """Path of the session file."""
     cut: str
     """The record before which the session is cut: its uuid (claude) or its line number, from 1 (codex)."""
     kind: CutKind = CutKind.DECISION
@@ -110,21 +110,21 @@ class Assignment(Prompt, frozen=True, kw_only=True):
 
     mode: ReplayMode
     documents: tuple[Document, ...] = ()
-    """Documents that are put where the agent looks for them; a document without content is removed there."""
+    """Documents (skill, memory) put where the agent looks for them; one without content is deleted there."""
     project: str = ""
     """Path of the git project that is copied; "" for an empty workspace."""
     commit: str = ""
-    """The commit of the project that is copied."""
+    """The commit at which the project is copied."""
     folder: str = ""
     """Working folder inside the project; "" for the project's top folder."""
     commands: tuple[CheckCommand, ...] = ()
-    """Check commands that run in the workspace after the agent has ended."""
+    """Commands that run in the workspace after the agent has ended; their exit status tells good work from bad."""
     put_back: PutBack | None = None
-    """The place in a session at which the agent is resumed; None for a new session."""
+    """The place in a recorded session at which the agent is resumed; None starts a new session."""
 
     @property
     def digest(self) -> str:
-        """Hex digest of everything the agent receives, without ``sample`` and ``within``."""
+        """Hex digest of all that the agent receives, so without ``sample`` (the repetition) and ``within`` (limits)."""
         fields = msgspec.to_builtins(msgspec.structs.replace(self, sample=0, within=Bounds()))
         if self.put_back is None:  # so that replies which an older version paid for are found
             del fields["put_back"]
@@ -135,33 +135,33 @@ class Assignment(Prompt, frozen=True, kw_only=True):
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """Whether an agent loaded one document of the candidate, according to the agent's own records, not to the model."""
+    """Whether an agent loaded one of the documents on trial, according to its own log rather than to the model."""
 
     kind: DocumentKind
     offered: bool | None
-    """Whether the memory file was loaded, or the skill was listed; None when the records do not tell."""
+    """Whether the agent loaded the memory file, or listed the skill; None when its log does not tell."""
     read: bool | None
-    """Whether the document's text was sent to the model; None when the records do not tell."""
+    """Whether the agent sent the document's text to the model; None when its log does not tell."""
     how: str = ""
-    """The evidence in the agent's records, in words for the report."""
+    """The evidence in the agent's log for whether the document was loaded, in words for the report."""
 
 
 class Trajectory(Reply, frozen=True, kw_only=True):
-    """How an agent carried out an assignment; ``text`` is its last message."""
+    """What an agent did on an assignment, and how it ended; ``text`` is its last message."""
 
     ending: Ending = Ending.DONE
     turns: int = 0
-    """Number of requests to the model, as far as the agent reports them."""
+    """Number of requests that the agent sent to its model, as far as it reports them."""
     shown: tuple[Shown, ...] = ()
     skills_called: tuple[str, ...] = ()
     changes: str = ""
     """Unified diff of the agent's changes to the workspace, shortened when long."""
     runs: tuple[CommandRun, ...] = ()
-    """The results of the check commands."""
+    """How the commands ran that check the work."""
     note: str = ""
-    """Anything else worth knowing about the ending."""
+    """Anything else that the report should say about how the work ended; "" for nothing."""
     steps: tuple[Step, ...] = ()
-    """For an agent resumed in a session: what it did from there on; the output of tools is shortened."""
+    """What an agent did after it was resumed in a recorded session, with tool output shortened; () for a new one."""
 
 
 def get_skill_name(document: Document) -> str:
@@ -170,7 +170,7 @@ def get_skill_name(document: Document) -> str:
 
 
 def explain_not_loaded(assignment: Assignment, trajectory: Trajectory) -> str:
-    """Return why an attempt does not count as a trial of the candidate; "" when the attempt counts.
+    """Return why a rollout does not count as a trial of its documents; "" when it counts.
 
     A document that the agent did not load was not tried. Whether the agent then opens a skill is the agent's choice.
     """
@@ -183,7 +183,7 @@ def explain_not_loaded(assignment: Assignment, trajectory: Trajectory) -> str:
 
 
 class GateMetric(enum.StrEnum):
-    """The number of a score that decides: pass or fail (hard), the grade (soft), or a weighted mean of both."""
+    """Which number of a score decides: pass or fail (hard), the grade (soft), or a weighted mean of both (mixed)."""
 
     HARD = "hard"
     SOFT = "soft"
@@ -202,46 +202,46 @@ class Score(Struct, frozen=True, kw_only=True):
 
 
 class ReplayResult(Struct, frozen=True, kw_only=True):
-    """One rollout. When an agent made it, the fields from ``ending`` on are copied from its ``Trajectory``."""
+    """One rollout and its score. When an agent made it, the fields from ``ending`` on come from its ``Trajectory``."""
 
     task_id: str
     candidate: str
-    """Digest of the candidate that was tried."""
+    """Digest of the documents that were tried."""
     sample: int = 0
-    """Number of a repeated rollout of the task, from 0."""
+    """Number of the rollout among repeated ones of the task, from 0."""
     response: str = ""
     tools_called: tuple[str, ...] = ()
     score: Score | None = None
-    """The judge's score; None when the rollout is *unmeasured* because its call failed, which never counts as 0."""
+    """The judge's score; None, which never counts as 0, when the call for the rollout or for its score failed."""
     call_error: str = ""
-    """Why the rollout is unmeasured; "" for a measured one."""
+    """Why the rollout has no score; "" when it has one."""
     latency: float = 0.0
     """Duration of the call in seconds."""
     mode: ReplayMode = ReplayMode.TEXT
     ending: Ending = Ending.DONE
     shown: tuple[Shown, ...] = ()
     bypassed: bool = False
-    """Whether the agent was offered a skill and never opened it."""
+    """Whether the agent listed the skill on trial but never opened it."""
     changes: str = ""
     runs: tuple[CommandRun, ...] = ()
     model: str = ""
     """The model that answered, as the provider names it."""
     version: str = ""
-    """Version of the agent's command line; "" when there is none or its version is not known."""
+    """Version of the agent's CLI; "" when no agent took part or its version is unknown."""
     answered_at: str = ""
     """Time when the reply came, ISO 8601; "" for a reply that an earlier version of this program stored."""
     note: str = ""
 
     @property
     def work(self) -> str:
-        """Everything that a judge looks at: the answer, and a diff of the changed files."""
+        """What a judge looks at: the answer, then a diff of the files that were changed."""
         if not self.changes:
             return self.response
         return f"{self.response}\n\nWhat it changed in the files, as a diff:\n\n{self.changes}"
 
 
 class RolloutStats(Struct, frozen=True, kw_only=True):
-    """Summary of the measured rollouts of one task, under one metric."""
+    """Best, worst and mean result of one task's rollouts that have a score, as numbers of one metric."""
 
     task_id: str
     best: float
@@ -249,9 +249,9 @@ class RolloutStats(Struct, frozen=True, kw_only=True):
     spread: float
     """``best`` minus ``worst``."""
     pass_rate: float
-    """Mean of the hard scores."""
+    """Share of the task's scored rollouts that passed (mean of ``Score.hard``)."""
     measured: int
-    """Number of measured rollouts."""
+    """Number of rollouts that have a score."""
 
 
 def combine(score: Score, metric: GateMetric, mixed_weight: float) -> float:
@@ -266,7 +266,7 @@ def combine(score: Score, metric: GateMetric, mixed_weight: float) -> float:
 
 
 def summarize_rollouts(results: Sequence[ReplayResult], metric: GateMetric, mixed_weight: float) -> RolloutStats | None:
-    """Return a summary of the rollouts of one task, or None when none was measured."""
+    """Return best, worst and mean result of one task's rollouts, or None when none has a score."""
     scores = [result.score for result in results if result.score is not None]
     if not scores:
         return None

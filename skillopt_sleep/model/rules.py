@@ -3,8 +3,8 @@
 A rule that is proposed again in other words is still the same rule. But "always" and "never", or 80 and 100, make
 different rules of otherwise equal words.
 
-An agent reads memory with every request, and opens a skill when it needs it. So a short standing rule goes to memory,
-where our part is bounded in rules and in characters, and a procedure goes to a skill.
+An agent reads memory with every request, and opens a skill when it needs it. So a short rule that always holds goes to
+memory, where our part is limited in rules and in characters, and a procedure goes to a skill.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}"
 _AFFIRMED = re.compile(
     rf"\b(?:do not|don[{_APOSTROPHES}]?t|never|not) (?:ever )?(?:forget|fail|hesitate|neglect|omit)\b(?: to\b)?"
 )
-"""Matches double negations, which ask for something, such as "do not forget to"."""
+"""Matches two negations that make a demand, such as "do not forget to", so that it does not count as a "not"."""
 _NEGATION = re.compile(
     r"\b(?:no|not|never|without|avoid\w*|stop|cannot|neither|nor|none|refrain|forbid\w*|instead of|rather than|dont"
     rf"|\w+n[{_APOSTROPHES}]t|nicht|nie|niemals|kein\w*|ohne|ne|pas|jamais|sans|aucun\w*|nunca|jam\u00e1s|sin"
@@ -52,14 +52,14 @@ minimum/maximum least/most single/double ascending/descending
 """
 _OPPOSITES = tuple(frozenset(pair.split("/")) for pair in _OPPOSED_WORDS.split())
 _DIRECTIONS = {word: f"direction{number}" for number, pair in enumerate(_OPPOSITES) for word in pair}
-"""For each word of a pair of opposites, a placeholder that both share, so that rules differing only there are alike."""
+"""A placeholder for each word with an opposite ("before", "after"), so that rules differing in it count as alike."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def is_same_rule(edit: EditRecord, other: EditRecord) -> bool:
     """Return whether two edits state the same rule, perhaps in other words, in another place or in another document.
 
-    Edits that were written from a common task need only be near-duplicates.
+    Two edits that were written from a common task need less similarity for this than others.
     """
     if is_same_edit(edit, other):
         return True
@@ -71,12 +71,12 @@ def is_same_rule(edit: EditRecord, other: EditRecord) -> bool:
 
 
 def states_same(text: str, other: str) -> bool:
-    """Return whether two rules ask for the same: near-duplicates with the same negations, numbers and directions."""
+    """Return whether two rules ask for the same in similar words, with the same negations, numbers, directions."""
     return _is_alike(text, other) and not _differs(text, other)
 
 
 def contradicts(text: str, other: str) -> bool:
-    """Return whether two near-duplicate rules contradict each other by a negation, a number or a direction."""
+    """Return whether two similar rules contradict each other: by a "not", a number or opposites like before/after."""
     if not _is_alike(text, other):
         return False
     numbers = _find_numbers(text), _find_numbers(other)
@@ -84,7 +84,7 @@ def contradicts(text: str, other: str) -> bool:
 
 
 def find_contradicted(edit: EditRecord, rules: Iterable[str]) -> str:
-    """Return the first rule that an edit contradicts, "" for none; the rule that the edit replaces does not count."""
+    """Return the first of ``rules`` that an edit contradicts, except one it replaces; "" when there is none."""
     if edit.op is EditOp.DELETE:
         return ""
     replaced = strip_list_mark(edit.anchor) if edit.op is EditOp.REPLACE else ""
@@ -93,16 +93,16 @@ def find_contradicted(edit: EditRecord, rules: Iterable[str]) -> str:
 
 
 def list_live_rules(candidate: Candidate) -> Iterator[tuple[DocumentKind, str]]:
-    """Yield every list item of the documents, the user's own included, with the kind of its document."""
+    """Yield every list item of these documents, the user's own included, with the kind of its document."""
     for document in candidate.documents:
         text = (document.loaded or b"").decode("utf-8", "replace")
         yield from ((document.kind, rule) for rule in list_rules(text))
 
 
 def count_touched(rule: str, task: TaskRecord) -> int:
-    """Count the words with meaning that a rule shares with the request, context and reference of a task.
+    """Count the meaningful words that a rule shares with the request, context and reference of a task.
 
-    As far as words tell, a rule with a count of 0 cannot concern the task.
+    A rule with a count of 0 seems not to concern the task at all.
     """
     reference = task.reference
     wanted = ""
@@ -139,19 +139,19 @@ def _find_numbers(text: str) -> frozenset[str]:
 
 
 def _turns(text: str, other: str) -> bool:
-    """Return whether one rule contains a word where the other rule contains the opposite."""
+    """Return whether one rule has a word such as "before" where the other has its opposite "after"."""
     one, two = (frozenset(_WORD.findall(fold(words))) for words in (text, other))
     return any(len(pair & one) == len(pair & two) == 1 and pair & one != pair & two for pair in _OPPOSITES)
 
 
 @functools.lru_cache(maxsize=4096)
 def find_heavy(text: str) -> frozenset[str]:
-    """Return the words of a text that carry meaning, without their endings."""
+    """Return the words of a text that say what it is about, without endings; "fix", "write" and numbers do not."""
     return frozenset(term for term, weight in all_terms(text).items() if weight >= 1)
 
 
 SHORT = 280
-"""Maximum characters of a short rule; a longer one counts as a procedure."""
+"""Maximum characters of a rule that may go to memory; a longer one counts as a procedure, for a skill."""
 ADDS = (EditOp.APPEND, EditOp.INSERT_AFTER)
 _STEP_LINE = re.compile(r"^[ \t]+(?:[-*+]|\d{1,2}[.)])[ \t]|^[ \t]*(?:```|~~~)", re.MULTILINE)
 _NUMBERED_STEP = re.compile(r"(?:^|[\s(:])(\d)[.)](?=\s)")
@@ -163,29 +163,29 @@ _SEQUENCE = re.compile(
 
 
 class MemoryBounds(Struct, frozen=True, kw_only=True):
-    """Limits of our block in a memory file."""
+    """How many rules, and how many characters of rules, this program may keep in a memory file."""
 
     rules: int = 0
-    """Maximum number of rules; 0 means no bound, and every rule stays in the document it was proposed for."""
+    """Maximum number of rules; 0 means no limit, and no rule is moved between memory and skill."""
     chars: int = 8000
 
     def has_room(self, memory: Document, text: str, *, waiting: int = 0) -> bool:
-        """Return whether memory has room for one more rule besides ``waiting`` rules on trial for memory."""
+        """Return whether memory has room for the rule ``text`` and for ``waiting`` other rules on trial for it."""
         region = read_region(memory)
         count = len(list_rules(region)) + waiting
         return not self.rules or (count < self.rules and len(region) + len(text) + len("- \n") <= self.chars)
 
 
 class Landing(Struct, frozen=True, kw_only=True):
-    """Documents of an agent other than the night's agent, to which the night's proven rules are also added."""
+    """Documents of another agent than the night's own, to which rules proven in the night are added as well."""
 
     documents: Candidate
     untried: str
-    """Note for the user that names the agent which proved the rules, and says that the documents' agent did not."""
+    """Note for the user: which agent proved the rules, and that the agent of these documents did not try them."""
 
 
 def is_procedure(text: str) -> bool:
-    """Return whether a rule describes steps in order, or is too long to be read with every request."""
+    """Return whether a rule describes steps in order, or is too long to be sent with every request."""
     plain = text.strip()
     if len(plain) > SHORT or _STEP_LINE.search(plain):
         return True
@@ -201,10 +201,10 @@ def place_edit(
     bounds: MemoryBounds,
     waiting: Sequence[EditRecord] = (),
 ) -> EditRecord:
-    """Return a proposed edit; an addition is redirected to memory or to the skill, whichever suits the rule.
+    """Return a proposed edit, redirected to memory or to the skill if it adds a rule that belongs there.
 
-    Edits that add no rule stay unchanged. ``kinds`` are the documents that may change tonight, ``waiting`` the
-    rules on trial. A short rule goes to the skill when memory is full.
+    A short rule goes to memory while there is room, any other to the skill. Edits that add no rule stay unchanged, and
+    so do all unless both documents are among ``kinds``, which may change tonight. ``waiting`` are the rules on trial.
     """
     memory = current[DocumentKind.MEMORY]
     if not bounds.rules or edit.op not in ADDS or memory is None or not {*DocumentKind} <= set(kinds):
@@ -220,17 +220,17 @@ def place_edit(
 
 
 def append_to(edit: EditRecord, kind: DocumentKind) -> EditRecord:
-    """Return an edit, its id unchanged, as an addition at the end of the document of the given kind."""
+    """Return the edit with its id as it was, changed to add its rule at the end of the document of this kind."""
     return replace(edit, document=kind, op=EditOp.APPEND, anchor="")
 
 
 def move_to_memory(
     baseline: Candidate, edits: Sequence[AppliedEdit], bounds: MemoryBounds
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]] | None:
-    """Return the baseline and the edits with every rule that they add to the skill moved to memory, all applied.
+    """Return the baseline after the edits, and the edits, with every rule that they add to the skill put into memory.
 
-    Returns None when no rule moves, or when one does not fit. An edit that replaces a rule of the live skill keeps its
-    place, because that rule is the user's.
+    Returns None when no rule moves, or when one does not fit. An edit that replaces a rule of the live skill stays
+    there, because that rule is the user's.
     """
     memory = baseline[DocumentKind.MEMORY]
     if memory is None or not bounds.rules:
@@ -256,8 +256,8 @@ def land_elsewhere(
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
     """Apply proven edits to another agent's documents; return the changed documents and the edits as applied there.
 
-    Rules that these documents already state are left out, and so are deletions of rules that they lack. An edit whose
-    anchor is missing there adds its rule at the end.
+    Rules that these documents already state are left out, and so are deletions of rules that they lack. A rule that
+    belongs next to one that these documents lack is added at the end.
     """
     made, landed = documents, []
     for applied in edits:

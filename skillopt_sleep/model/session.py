@@ -1,6 +1,6 @@
-"""Sessions: the conversations of a person with a coding agent, as sources read and the archive keeps them.
+"""Sessions: the conversations of a person with a coding agent, as read from the agent's files and kept by this program.
 
-Every harvest reads turns; the steps within a turn, which say what the agent did, are read only when needed.
+Every reading of new sessions takes the turns; the steps of a turn, which say what the agent did, are read when needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 OWN_RUN_MARKER = "skillopt-sleep-replay"
-"""Text in the working folder or the first prompt of every session that our own replays start."""
+"""Text in the working folder or the first prompt of every session that a replay by this program starts."""
 
 
 class Feedback(enum.StrEnum):
@@ -30,13 +30,13 @@ class PromptKind(enum.StrEnum):
     TYPED = "typed"
     """An ordinary prompt."""
     QUEUED = "queued"
-    """Typed while the agent worked on the previous prompt."""
+    """Typed while the agent was still at work on the previous prompt."""
     REJECTION = "rejection"
     """Typed while refusing a tool call: the strongest kind of correction."""
     ANSWER = "answer"
-    """A choice in a question dialogue: weak evidence."""
+    """Chosen from the answers to a question of the agent: weak evidence."""
     HEADLESS = "headless"
-    """Given to an unattended run, by a person or by a program: weak evidence, as we cannot tell which."""
+    """Given to a run that nobody watched, by a person or by a program: weak evidence, as we cannot tell which."""
 
     @property
     def weak(self) -> bool:
@@ -45,14 +45,14 @@ class PromptKind(enum.StrEnum):
 
 
 class Place(enum.Enum):
-    """Whether a session belongs to the project in question."""
+    """Whether a session belongs to the project that the night works on."""
 
     OWN = enum.auto()
     """The session belongs to the project."""
     OTHER = enum.auto()
     """The session belongs to another project."""
     UNKNOWN = enum.auto()
-    """The session belongs to a deleted worktree, which may be of this project or of another."""
+    """The session's folder was a git worktree that is deleted, so its project cannot be told."""
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -60,34 +60,34 @@ class Command(Struct, frozen=True, kw_only=True):
 
     line: str
     exit_status: int | None = None
-    """The exit status; None when the session does not record it: killed, still running, or with a redacted id."""
+    """The exit status; None when the session records none, as for a killed command or one still running."""
 
 
 class Turn(Struct, frozen=True, kw_only=True):
     """One prompt of a person, and what the agent did until the next prompt."""
 
     id: str
-    """Id that stays the same when a session is read again, resumed or forked: the record's own uuid if there is one."""
+    """Id that stays the same when the session is read again, resumed or forked: its record's uuid, if it has one."""
     prompt: str
     kind: PromptKind = PromptKind.TYPED
     at: str = ""
     """Time of the prompt as recorded, ISO 8601; "" when unknown."""
     feedback: Feedback = Feedback.NEITHER
-    """What this prompt says about the answer to the turn before it."""
+    """What this prompt says about the agent's answer in the turn before it."""
     cause: str = ""
-    """What a correction does, such as "asks to undo it"; "" for other prompts."""
+    """What this prompt does if it is a correction, such as "asks to undo it"; "" for other prompts."""
     final: str = ""
-    """The agent's last text in the turn; "" while the agent still works."""
+    """The agent's last text in the turn; "" while the agent is still at work."""
     tools: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
-    """Names of the skills that were invoked."""
+    """Names of the skills that the agent opened in the turn."""
     commands: tuple[Command, ...] = ()
     files: tuple[str, ...] = ()
     """Paths of the files that the agent wrote or edited."""
 
 
 class FeedbackLabel(Struct, frozen=True, kw_only=True):
-    """What a model says that a prompt expresses about an answer; asked only where rules found nothing."""
+    """What a model says that a prompt expresses about an answer; it is asked only where fixed phrases tell nothing."""
 
     source: str
     turn: str
@@ -95,13 +95,13 @@ class FeedbackLabel(Struct, frozen=True, kw_only=True):
     feedback: Feedback
     cause: str = ""
     quote: str = ""
-    """The words of the person that show the feedback; "" when there is no feedback."""
+    """The person's words in which the model sees the feedback; "" when there is no feedback."""
     about: str = ""
-    """The id of the turn whose answer the feedback is about; "" when there is no feedback."""
+    """The id of the turn whose answer the feedback is on; "" when there is no feedback."""
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """One harvested conversation. A field that the session file does not record is ""."""
+    """One recorded conversation. A field that the session file does not record is ""."""
 
     source: str
     path: str
@@ -110,7 +110,7 @@ class Session(Struct, frozen=True, kw_only=True):
     branch: str = ""
     commit: str = ""
     remote: str = ""
-    """URL of the repository's remote, in the form that ``normalize_remote`` returns."""
+    """Git remote of the project as ``host/owner/name`` (``normalize_remote``)."""
     model: str = ""
     started_at: str = ""
     ended_at: str = ""
@@ -118,7 +118,7 @@ class Session(Struct, frozen=True, kw_only=True):
 
 
 class SessionFile(Struct, frozen=True, kw_only=True):
-    """A session file as the file system describes it, without opening it."""
+    """A session file as the file system lists it: path, size and time, without its content."""
 
     path: str
     size: int
@@ -128,24 +128,24 @@ class SessionFile(Struct, frozen=True, kw_only=True):
 
 
 class Skip(Struct, frozen=True, kw_only=True):
-    """Something in a session file that could not be read; the report names and counts it."""
+    """A line or file that could not be read as a session; the report counts these."""
 
     path: str
     reason: str
     line: int = 0
-    """Line number, from 1; 0 when the whole file is meant."""
+    """Line number in the file, from 1; 0 when the whole file is skipped."""
     count: int = 1
 
 
 class SessionKey(Struct, frozen=True, kw_only=True):
-    """A session in the inbox, and the range of its turns that no night has used yet."""
+    """A session that waits for a night, and the first and last of its turns that no night has used yet."""
 
     source: str
     path: str
     first_turn: str
-    """Id of the first waiting turn."""
+    """Id of the first turn that no night has used."""
     last_turn: str
-    """Id of the last waiting turn."""
+    """Id of the last turn that no night has used."""
     cwd: str = ""
     ended_at: str = ""
     model: str = ""
@@ -153,12 +153,12 @@ class SessionKey(Struct, frozen=True, kw_only=True):
 
 
 def list_typed(turns: Iterable[Turn]) -> list[Turn]:
-    """Return the turns that this program counts as prompts of a person: all except weak ones."""
+    """Return the turns that count as prompts of a person: no choices in dialogues, nothing from unattended runs."""
     return [turn for turn in turns if not turn.kind.weak]
 
 
 def apply_labels(session: Session, labels: Mapping[str, FeedbackLabel]) -> Session:
-    """Return a session with its final feedback: what rules found for a turn, else the model's label of the turn."""
+    """Return the session with the model's labels (by turn id) as feedback on turns where fixed phrases found none."""
     if labels.keys().isdisjoint(turn.id for turn in session.turns):
         return session
     turns = tuple(
@@ -171,21 +171,21 @@ def apply_labels(session: Session, labels: Mapping[str, FeedbackLabel]) -> Sessi
 
 
 def is_own_run(cwd: str, first_words: str) -> bool:
-    """Return whether one of our own replays started the session; such a session is never harvested."""
+    """Return whether a replay by this program started the session; such a session is never read for tasks."""
     return OWN_RUN_MARKER in cwd or OWN_RUN_MARKER in first_words
 
 
 class StepKind(enum.StrEnum):
-    """The kinds of steps."""
+    """What a step is: a text or tool call of the agent, or something that the agent was shown."""
 
     TEXT = "text"
     """A text that the agent wrote."""
     CALL = "call"
     """A tool call with its result."""
     INSTRUCTION = "instruction"
-    """The body of a slash command or a skill, given to the agent; the person did not type it here."""
+    """The text of a slash command or a skill as the agent got it; the person did not type this text."""
     SHOWN = "shown"
-    """A file, or part of a file, shown to the agent unasked, because the person named, marked or edited it."""
+    """A file, or part of one, that the agent was shown because the person named, marked or edited it."""
 
 
 class StepOutcome(enum.StrEnum):
@@ -196,24 +196,24 @@ class StepOutcome(enum.StrEnum):
     REFUSED = "refused"
     """The person refused the call."""
     DENIED = "denied"
-    """A permission rule or a sandbox denied the call, without the person."""
+    """A permission rule or a sandbox denied the call; nobody asked the person."""
     INTERRUPTED = "interrupted"
     UNKNOWN = "unknown"
-    """No result is recorded; texts and instructions never have one."""
+    """No result is recorded, or the step is no call: texts and instructions have no result."""
 
 
 class Step(Struct, frozen=True, kw_only=True):
     """One text or tool call of the agent, or one thing that the agent was shown."""
 
     id: str
-    """The place before this step where the session file can be cut: the uuid of its record, or its line number."""
+    """Uuid of the step's record, or its line number: the session file can be cut just before it."""
     kind: StepKind
     text: str = ""
-    """The text; for a call its arguments as JSON, long values shortened; for a shown file its path."""
+    """The agent's text; for a call its arguments as JSON, long values shortened; for a shown file its path."""
     tool: str = ""
-    """The tool's name as recorded; for an instruction the name of the command or skill."""
+    """The name of the called tool as recorded; for an instruction the name of the command or skill."""
     result: str = ""
-    """Head and tail of the tool's result, or of the file that was shown."""
+    """First and last part of the tool's result, or of the file that was shown."""
     outcome: StepOutcome = StepOutcome.UNKNOWN
     words: str = ""
     """What the person typed while refusing this call; "" when the person typed nothing."""
@@ -227,14 +227,14 @@ class TurnSteps(Struct, frozen=True, kw_only=True):
     turn: str
     """The id of the ``Turn``."""
     prompt: str = ""
-    """What the person typed; "" for work that no prompt started."""
+    """What the person typed; "" for work that started without a prompt."""
     interrupted: bool = False
     """Whether the person stopped the agent in this turn."""
     steps: tuple[Step, ...] = ()
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """The steps of one session along its final branch; branches that the person abandoned are not part of it."""
+    """The steps of one session, turn by turn, without attempts that the person took back by editing a prompt."""
 
     source: str
     path: str
@@ -252,11 +252,11 @@ _URL = re.compile(
 _SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:]{2,}):(?!//)(?P<path>.+)")
 _USUAL_PORTS = {"ssh": "22", "git+ssh": "22", "http": "80", "https": "443", "git": "9418"}
 _CASELESS_HOSTS = frozenset({"bitbucket.org", "github.com", "gitlab.com"})
-"""Hosts that ignore letter case in the names of repositories."""
+"""Git hosts on which "Acme/Shop" and "acme/shop" are one repository."""
 
 
 def normalize_remote(url: str) -> str:
-    """Return ``host/owner/name`` of a remote URL, without user, password and ``.git``; a local path stays a path.
+    """Return ``host/owner/name`` of a remote URL, without user, password and ``.git``; a local path stays as it is.
 
     >>> normalize_remote("git@GitHub.com:Acme/shop.git") == normalize_remote("https://token@github.com/acme/shop/")
     True
@@ -281,5 +281,5 @@ def normalize_remote(url: str) -> str:
 
 
 def is_local_remote(remote: str) -> bool:
-    """Return whether a normalised remote is a folder of this machine."""
+    """Return whether a remote, as ``normalize_remote`` returns it, is a folder of this machine."""
     return remote.startswith(("/", "./", "../", "~")) or remote in {".", ".."}

@@ -19,7 +19,7 @@ ReferenceT = TypeVar("ReferenceT", bound=Struct)
 
 
 class Outcome(enum.StrEnum):
-    """How the work ended in the session, judging by what the person said."""
+    """How the work on a task ended in its session, judging by what the person said."""
 
     SUCCESS = "success"
     FAIL = "fail"
@@ -28,7 +28,7 @@ class Outcome(enum.StrEnum):
 
 
 class Split(enum.StrEnum):
-    """What a task is used for: train tasks feed reflection, val tasks feed the gate, test tasks stay unused by both."""
+    """What a task is for: train tasks to propose edits, val tasks to decide on them in the gate, test for neither."""
 
     TRAIN = "train"
     VAL = "val"
@@ -36,7 +36,7 @@ class Split(enum.StrEnum):
 
 
 class CheckKind(enum.StrEnum):
-    """The test that a check applies to an answer."""
+    """What a check asks of an answer, such as that it contains a text or has at most so many characters."""
 
     CONTAINS = "contains"
     NOT_CONTAINS = "not_contains"
@@ -51,7 +51,7 @@ class CheckKind(enum.StrEnum):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One condition on an answer that a program can test."""
+    """One condition on an answer that a program can test, such as "contains 'LGTM'"."""
 
     kind: CheckKind
     value: Json = None
@@ -61,7 +61,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class ExactReference(Struct, frozen=True, kw_only=True, tag="exact", tag_field="kind"):
-    """A reference that is the answer the person accepted, compared literally."""
+    """A reference that is the answer the person accepted; another answer must equal it."""
 
     answer: str
 
@@ -73,20 +73,20 @@ class RubricReference(Struct, frozen=True, kw_only=True, tag="rubric", tag_field
 
 
 class ChecksReference(Struct, frozen=True, kw_only=True, tag="checks", tag_field="kind"):
-    """A reference of conditions that a program can check."""
+    """A reference of conditions that a program tests on the answer."""
 
     checks: tuple[Check, ...]
 
 
 class CommandReference(Struct, frozen=True, kw_only=True, tag="command", tag_field="kind"):
-    """A reference of commands whose exit status decides; only commands that the user approved are ever run."""
+    """A reference of shell commands whose exit status decides; only those that the user approved are ever run."""
 
     commands: tuple[str, ...]
 
 
 _FORMS = (ExactReference, RubricReference, ChecksReference, CommandReference, MomentReference)
 _BUILT_IN: Mapping[str, type[Struct]] = {str(form.__struct_config__.tag): form for form in _FORMS}
-"""The types of references that mining creates, by kind; any other kind belongs to the judge with that name."""
+"""The type of each kind of reference that this package defines; references of other kinds belong to plug-ins."""
 
 if TYPE_CHECKING:
     Reference: TypeAlias = Struct | dict[str, Json]
@@ -106,50 +106,50 @@ class Origin(Struct, frozen=True, kw_only=True):
     session_id: str
     path: str
     words: str
-    """What the person typed there."""
+    """The person's own words of the request in that session."""
     at: str = ""
     """The time of the request, ISO 8601; "" when unknown."""
     cwd: str = ""
 
 
 class TaskRecord(Struct, frozen=True, kw_only=True):
-    """One replayable piece of work, with its reference and its origins."""
+    """One request that can be carried out again, with the reference it is judged by and the sessions it comes from."""
 
     id: str
-    """A digest of the intent and the first origin."""
+    """A digest of the request and the first place it comes from."""
     intent: str
-    """The request, replayed word for word."""
+    """The request, sent word for word in each rollout."""
     reference: Reference
     """The reference that defines a good answer; its ``kind`` names the judge."""
     system: str = ""
     """The system prompt of the task, word for word; "" for the default one."""
     context: str = ""
-    """What the agent could see besides the request."""
+    """What the agent could see besides the request, such as the answer before it."""
     feedback: tuple[str, ...] = ()
-    """What the person said about a wrong answer."""
+    """What the person said when the agent's first answer was wrong."""
     accepted: str = ""
-    """The answer that was accepted in the end."""
+    """The answer that the person accepted in the end."""
     rejected: str = ""
     outcome: Outcome = Outcome.UNKNOWN
     origins: tuple[Origin, ...] = ()
-    """One entry for each time the task occurred."""
+    """The place in a session of each occurrence of the task."""
     wordings: tuple[str, ...] = ()
     """Other wordings of the same request, shortened; used to find near-duplicates."""
     skill_hint: str = ""
     project: str = ""
     commands: tuple[str, ...] = ()
-    """Commands that the session ran and that may tell good work from bad; none is run unless the user approved it."""
+    """Commands from the session, such as its tests, that may tell good work from bad; run only if the user approves."""
     commit: str = ""
-    """The commit of the project at which the task is replayed."""
+    """The commit of the project on which the task is carried out again."""
     group: str = ""
-    """Name of the task's set of near-duplicates; a group is never divided between splits."""
+    """Name shared by tasks that ask for nearly the same; all of them go to the same split."""
     split: Split | None = None
-    """The split that the task is pinned to; None when the random split decides."""
+    """The split that a task file prescribes for the task; None to assign one at random."""
     reviewed: bool = False
-    """Whether a person has read the task file that the task comes from; mined tasks need no review."""
+    """Whether a person has reviewed the task file that the task comes from; mined tasks need no review."""
 
     def __post_init__(self) -> None:
-        """Convert a reference that comes from JSON. Raises ``ValueError`` when it does not name its judge."""
+        """Convert a reference read as JSON into its type. Raises ``ValueError`` when it does not name its kind."""
         if not isinstance(self.reference, Struct):
             msgspec.structs.force_setattr(self, "reference", _read_reference(self.reference))
 
@@ -161,12 +161,12 @@ def _read_reference(raw: object) -> Struct | dict[str, Json]:
 
 
 def reference_kind(reference: Reference) -> str:
-    """Return the kind of a reference, which is the name of the judge that scores it."""
+    """Return the kind of a reference, such as "exact", which is also the name of the judge that scores by it."""
     return str(reference["kind"] if isinstance(reference, dict) else reference.__struct_config__.tag)
 
 
 def require_reference(task: TaskRecord, form: type[ReferenceT]) -> ReferenceT:
-    """Return the reference of a task, converted to the type that its judge declares.
+    """Return the reference of a task in the type ``form`` that a judge declares, converted if it is still JSON.
 
     Raises ``UsageError``, which names the task, for a reference of another kind or one that does not fit the type.
     """
@@ -183,43 +183,43 @@ def require_reference(task: TaskRecord, form: type[ReferenceT]) -> ReferenceT:
 
 
 def may_ask_model(reference: Reference) -> bool:
-    """Return whether scoring by a reference may need a model call; for a judge of another package this is assumed."""
+    """Return whether scoring by this reference may need a model call, which is assumed for kinds of a judge plug-in."""
     if isinstance(reference, MomentReference):
         return reference.check is None
     return not isinstance(reference, ExactReference | ChecksReference | CommandReference)
 
 
 def may_vote(task: TaskRecord) -> bool:
-    """Return whether a verdict may count a task: at a moment, only when the task's reference is proven."""
+    """Return whether the gate may count a task; one made at a moment needs a reference that is proven."""
     return not isinstance(task.reference, MomentReference) or task.reference.may_vote
 
 
 def is_sibling(task: TaskRecord) -> bool:
-    """Return whether a task is at a place where a lesson applies but nobody complained."""
+    """Return whether a task is at a place where the lesson of a moment applies but nobody complained."""
     return isinstance(task.reference, MomentReference) and task.reference.sibling
 
 
 def group_of(task: TaskRecord) -> str:
-    """Return the name of a task's group; a task without a group is a group of its own, named by the task's id."""
+    """Return the name of the group of tasks that ask for nearly the same; for a task without one, the task's id."""
     return task.group or task.id
 
 
 DECIDING = 5
-"""Number of different requests needed to decide on a change; a verdict on fewer holds for those requests only."""
+"""Number of different requests on which a change is decided; a verdict from fewer holds for those requests only."""
 
 GROUPS_FOR_VERDICT = 3 * DECIDING
-"""Number of different requests needed for a verdict; only a third of them decide, as the others teach the change."""
+"""Number of different requests needed for a verdict: a third of them decides, the others suggest the change."""
 
 
 class Shortfall(Struct, frozen=True, kw_only=True):
-    """How many different requests a person's tasks cover, and how many more a verdict needs."""
+    """How many different requests the tasks at hand cover, and how many more a verdict of the gate needs."""
 
     groups: int = 0
-    """Number of different requests among the tasks."""
+    """Number of different requests; tasks that ask for nearly the same count once."""
     missing: int = 0
-    """Number of further different requests that a verdict needs."""
+    """Number of different requests that a verdict needs in addition."""
     days: int | None = None
-    """Days of similar work that would supply the missing requests; None when none are missing or no times are known."""
+    """Days of work like the recorded ones that would bring the missing requests; None if none are, or no times."""
 
 
 def shortfall(tasks: Sequence[TaskRecord]) -> Shortfall:
@@ -241,11 +241,11 @@ SPELLINGS = {
     "value": ("value", "arg", "pattern", "text", "schema"),
     "section": ("section", "heading"),
 }
-"""For each field of a check, the names it may have, as people, models and the reference implementation write them."""
+"""For each field of a check, the names that people and models may write for it, such as "pattern" for ``value``."""
 
 
 def parse_check(raw: Json) -> Check:
-    """Return the check that a JSON object describes.
+    """Return the check that a JSON object such as ``{"kind": "contains", "value": "LGTM"}`` describes.
 
     Raises ``ValueError``, with one line that names what is unknown, missing or malformed.
     """
@@ -288,7 +288,7 @@ def _read_text(kind: CheckKind, value: Json) -> str:
 
 
 def _read_length(kind: CheckKind, value: Json) -> int:
-    """Return a length, also one written as a string, as some models' structured output can contain strings only."""
+    """Return a length from a number or from digits in a string, as some models can write strings only."""
     number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ValueError(f"{kind}: needs a number of characters, got {value!r:.60}")
@@ -307,7 +307,7 @@ def _read_pattern(kind: CheckKind, value: Json) -> str:
 
 
 def _read_schema(kind: CheckKind, value: Json) -> dict[str, Json]:
-    """Return a JSON Schema, also one written as a string, as some models' structured output has strings only."""
+    """Return a JSON Schema from an object or from a string that contains one, as some models can write strings only."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)

@@ -1,7 +1,6 @@
-"""Text functions for every package, and the word lists by which requests are compared and classified.
+"""Text functions for every package, and the lists of words by which requests are compared and classified.
 
-The word lists, in ``words.json``, contain words without meaning of their own, synonyms, and words by which a prompt
-asks or refers to something.
+The lists are in ``words.json``: words without meaning of their own, synonyms, words that point to something else.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 
 
 def fold(text: str) -> str:
-    """Return a text normalised for comparing quotes: NFKC, no difference of case, single spaces."""
+    """Return a text for comparing quotes: Unicode NFKC, without difference of case, with single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
@@ -25,7 +24,7 @@ def contains_words(text: str, quote: str) -> bool:
 
 
 def excerpt(text: str, limit: int) -> str:
-    """Return a text as one line of at most ``limit`` characters, cut between words; an ellipsis marks the cut."""
+    """Return a text as one line of at most ``limit`` characters; a longer one is cut between words and ends in "…"."""
     line = " ".join(text.split())
     if len(line) <= limit:
         return line
@@ -37,29 +36,29 @@ _WORDS = msgspec.json.decode(Path(__file__).with_name("words.json").read_bytes()
 _SETS = {name: frozenset(" ".join(lines).split()) for name, lines in _WORDS.items()}
 
 STOPWORDS = _SETS["stopwords"]
-"""Words that carry no meaning."""
+"""Words without meaning of their own ("the", "please", "und"), which comparisons leave out."""
 STOPSIGNS = frozenset("".join(_WORDS["stopsigns"]))
 """Chinese characters without meaning of their own: particles, pronouns, measure words, courtesies."""
 WORK = "\n".join(_WORDS["work"])
-"""Verbs of everyday work, one family of synonyms a line; a family counts as one word of weight ``LIGHT``."""
+"""Verbs such as "fix repair resolve", the synonyms of one on each line; compared as one word of low weight."""
 MATTER = "\n".join(_WORDS["matter"])
-"""Other synonyms, one family a line; a family counts as one word, with the full weight."""
+"""Other words with their synonyms, such as "fail broken crash", one family on each line; compared as one word."""
 PHRASES = dict(line.split(": ") for line in _WORDS["phrases"])
-"""For each phrase, a synonym with another number of words."""
+"""For each phrase, such as "pull request", the synonym ("pr") that replaces it before texts are compared."""
 HOUSEKEEPING = _SETS["housekeeping"]
-"""Words that steer an agent through a session; a prompt of such words alone makes no sense outside its session."""
+"""Words that only steer a session ("commit", "merge"); a prompt of nothing else makes no sense as a task."""
 CONTINUE = _SETS["continue"]
-"""Words that ask for more of the same work."""
+"""Words that ask the agent for more of the same work, such as "continue"."""
 POINTING = _SETS["pointing"]
-"""Words that refer to something said or shown before."""
+"""Words that point to something said or shown before, such as "above" or "it"."""
 QUESTIONS = _SETS["questions"]
 """First words of a question."""
 REQUESTS = tuple(_WORDS["requests"])
-"""Phrases that turn a question into a request."""
+"""Phrases such as "can you" that turn a question into a request."""
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?``, the end of a message about an unknown name; "" when no known name is similar."""
+    """Return "; did you mean 'x'?" to end a message on an unknown name; "" when none of ``known`` is similar."""
     import difflib  # noqa: PLC0415  only a mistake needs it
 
     nearest = difflib.get_close_matches(name, [str(candidate) for candidate in known], n=1)
