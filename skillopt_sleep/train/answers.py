@@ -29,13 +29,13 @@ class Scoring(enum.StrEnum):
     CONTAINS = "contains"
     """Right if the response contains one of the answers. To be avoided: a response that lists everything is right."""
     F1 = "f1"
-    """Right if the word F1 of the response with one of the answers is at least ``pass_at``."""
+    """Right if word overlap with one of the answers (F1, 0 to 1) reaches ``pass_at``."""
     REGEX = "regex"
     """Right if one of the answers, read as a regular expression, matches the response within the time limit."""
     CHOICE = "multiple_choice"
     """Right if the response names the right one of ``choices``, by its letter or its text."""
     NUMERIC = "numeric"
-    """Right if the response's number is within ``tolerance`` of one of the answers, relative for answers above 1."""
+    """Right if the response's number is near one of the answers: within ``tolerance`` times the answer, or times 1."""
 
 
 class Expected(Struct, frozen=True, kw_only=True):
@@ -57,11 +57,11 @@ _FRACTION = re.compile(
     r"(?<![\d/.,])(?P<over>[-+\N{MINUS SIGN}]?\d+(?:\.\d+)?)\s*/\s*(?P<under>\d+(?:\.\d+)?)(?!\s*/|\d)"
 )
 _HASHED = re.compile(r"^####[ \t]*(?P<said>\S*\d\S*)\s*\Z", re.MULTILINE)
-"""Matches the result of a calculation in data sets such as GSM8K: the number after ``####``."""
+"""Matches the final number after ``####``, as in the answers of the GSM8K data set."""
 _LETTER_FIRST = re.compile(r"\A\W*(?P<letter>[A-Za-z])(?:\W|\Z)")
 _LETTER_NAMED = re.compile(r"\b(?:option|choice|answer)\W+(?:is\W+)?(?P<letter>[A-Z])\b")
 _MARKS = string.punctuation + "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00bf\u00a1"
-"""The characters ignored as punctuation: ASCII, typographic quotes, dashes and ellipsis, and the Spanish marks."""
+"""Characters ignored as punctuation: ASCII punctuation, typographic quotes, dashes and ellipsis, ``¿`` and ``¡``."""
 _PUNCTUATION = str.maketrans(dict.fromkeys(_MARKS, " "))
 
 
@@ -77,7 +77,7 @@ def score_answer(response: str, expected: Expected) -> Score:
 
 
 def find_flaw(expected: Expected) -> str:
-    """Return why no response could be scored against this reference, or "" if the reference is usable."""
+    """Return why no response could ever match this reference, e.g. "it has no answer to compare with"; "" if usable."""
     if not any(answer.strip() for answer in expected.answers):
         return "it has no answer to compare with"
     if expected.scoring is Scoring.CHOICE and not expected.choices:
@@ -89,7 +89,7 @@ def find_flaw(expected: Expected) -> str:
 
 
 def find_final_answer(response: str) -> str:
-    """Return the last ``<answer>`` in a response, else the text after ``####`` or the last "Answer:", else all text."""
+    """Return what a response gives as its answer: in ``<answer>`` tags, after ``####`` or "Answer:", or all of it."""
     tagged = _TAGGED.findall(response)
     if tagged:
         return str(tagged[-1]).strip()
@@ -114,7 +114,7 @@ def compute_word_f1(given: str, wanted: str) -> float:
 
 
 def _score(response: str, expected: Expected) -> tuple[bool, float]:
-    """Return whether the response is right, and the soft score of the response."""
+    """Return whether the response is right, and its soft score: the word F1 where one is defined, else 0."""
     given, answers = find_final_answer(response), expected.answers
     match expected.scoring:
         case Scoring.REGEX:
@@ -135,7 +135,7 @@ def _score(response: str, expected: Expected) -> tuple[bool, float]:
 
 
 def _is_equal(given: str, answer: str) -> bool:
-    """Tell whether two texts are equal once normalized; an answer of punctuation alone is compared unnormalized."""
+    """Tell whether two texts are equal but for case, articles and punctuation; "?!" alone keeps its punctuation."""
     wanted = normalize_answer(answer)
     return normalize_answer(given) == wanted if wanted else fold(given) == fold(answer)
 
@@ -158,7 +158,7 @@ def _find_letter(text: str, choices: Mapping[str, str]) -> str | None:
 
 
 def _is_word(text: str, found: re.Match[str]) -> bool:
-    """Tell whether the leading letter of a text is the word "A" or "I" of a sentence, not the letter of a choice."""
+    """Tell whether a leading "A" or "I" is a word, as in "A cat is", rather than the letter of a choice, as in "A)"."""
     return found["letter"] in "AaIi" and re.match(r" +[a-z]", text[found.end("letter") :]) is not None
 
 

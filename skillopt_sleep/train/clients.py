@@ -1,4 +1,4 @@
-"""Handles the clients of a run: how the user names or supplies the models of both roles, and how they are called.
+"""Handles the models of a run: how the user names or supplies them for both roles, and how they are called.
 
 For each role, the user gives a backend of this program, or any object with the ``chat`` method of the reference
 implementation's clients. Every call passes the run's ledger, retries, caps and limits, because environments call the
@@ -39,11 +39,11 @@ from skillopt_sleep.train.identity import get_client_traits
 from skillopt_sleep.train.ports import ChatClient
 
 CALL_OPTIONS: ContextVar[Mapping[str, Any]] = ContextVar("call_options", default={})  # noqa: B039  never changed
-"""The options of the current call in this thread, such as token limit and temperature, for ``chat`` methods."""
+"""Options of the call that this thread is making, such as "temperature"; handed to a user's ``chat`` method."""
 SAMPLES = 1000
-"""How many sample numbers are reserved for one rollout, because a rollout may ask the same question several times."""
+"""Sample numbers set aside for each rollout, so that a question asked twice in it gets two answers of the model."""
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
-"""Exceptions of a client that show a mistake in the client's code; any other exception counts as a transport error."""
+"""Exceptions that show a mistake in the user's client; any other one counts as a failed connection."""
 
 
 def client(name: str, *, model: str = "", **options: Json) -> Backend:
@@ -58,7 +58,7 @@ def client(name: str, *, model: str = "", **options: Json) -> Backend:
 
 
 def as_backend(given: object, role: str) -> Backend:
-    """Return a client as a backend. Raises ``UsageError`` if the client is neither a backend nor a chat client."""
+    """Return a user's client as a backend. Raises ``UsageError`` if it has neither ``complete`` nor ``chat``."""
     if callable(getattr(given, "complete", None)) and hasattr(given, "name") and hasattr(given, "model"):
         return cast("Backend", given)
     if callable(getattr(given, "chat", None)):
@@ -70,7 +70,7 @@ def as_backend(given: object, role: str) -> Backend:
 
 
 def as_ask(chat_client: ChatClient) -> Ask:
-    """Return a chat client as the ``Ask`` that judges and analysts call."""
+    """Return a chat client in the form of ``ports.Ask``, which this program's judges and analysts call."""
     return cast("Ask", chat_client) if callable(chat_client) else _ChatAsk(client=chat_client)
 
 
@@ -120,7 +120,7 @@ class OpenAIChatClient:
 
     @property
     def traits(self) -> dict[str, Json]:
-        """The options that change an answer; see ``get_client_traits``."""
+        """The options that change an answer, such as the temperature; a run with other ones is another run."""
         return get_client_traits(self._backend) | {"temperature": self._temperature}
 
     def probe(self) -> Health:
@@ -155,12 +155,12 @@ class OpenAIChatClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatBackend:
-    """A ``ports.Backend`` that calls a given ``chat`` method with only those options that the method accepts."""
+    """A ``ports.Backend`` around a user's ``chat`` method, which gets only those options that it has parameters for."""
 
     chat: Callable[..., object]
     client: object
     _takes: frozenset[str] | None = field(init=False, repr=False)
-    """The names of the parameters of ``chat``; None means that ``chat`` takes any option."""
+    """Names of the parameters of ``chat``; None when it takes any option (``**options``)."""
 
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.chat).parameters.values()
@@ -193,7 +193,11 @@ class ChatBackend:
         return Health(ready=True)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Return the reply to a prompt, whose JSON schema is put into words; see ``_read_error`` for exceptions."""
+        """Call ``chat`` and return its reply; a requested JSON schema is written into the prompt.
+
+        Raises ``UsageError`` for a mistake in the client, ``NotLoggedIn`` for a refused key, ``Overloaded`` for other
+        errors.
+        """
         system, user = prompt.system, prompt.user
         if prompt.schema is not None:
             schema = msgspec.json.encode(prompt.schema).decode()
@@ -223,17 +227,17 @@ class ChatBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskClient:
-    """A ``train.ports.ChatClient`` that asks the model of one role through the run's chain of calls.
+    """A ``train.ports.ChatClient`` that asks the model of one role with the run's ledger, retries and caps.
 
-    A question repeated within one rollout gets a new sample of the model's answer. A rollout repeated after the process
-    was killed asks for the same samples, so nothing is paid twice.
+    Equal questions in one rollout are answered anew, as separate samples. A rollout repeated after the process was
+    killed asks for the same samples, so nothing is paid twice.
     """
 
     ask: Ask
     phase: str = ""
-    """The stage that calls are booked under; "" means the ``stage`` that each call names."""
+    """Stage of the run to which calls are charged, such as "rollout"; "": the ``stage`` given with each call."""
     sample: int = 0
-    """The first of the sample numbers reserved for one rollout."""
+    """First of the sample numbers set aside for this client's rollout."""
     max_completion_tokens: int | None = None
     _asked: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
     _lost: dict[str, list[tuple[int, SleepError]]] = field(default_factory=dict, repr=False, compare=False)
@@ -287,7 +291,7 @@ class AskClient:
 
     @property
     def lost(self) -> SleepError | None:
-        """The error of a call that was lost for good, or None; an error that ends the run takes precedence over others.
+        """The error of a call that failed in spite of retries, or None; an error that ends the run comes first.
 
         A call whose prompt was too long does not count as lost: the environment may shorten the prompt and ask again.
         """
@@ -296,7 +300,7 @@ class AskClient:
         return next((error for error in errors if not isinstance(error, TransientBackend)), next(iter(errors), None))
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Return the reply to a prompt sent unchanged, as ``ports.Ask`` does, under the same limits as ``chat``."""
+        """Send a prompt unchanged, as ``ports.Ask`` does, within the token limit of ``chat``; return the reply."""
         limit = prompt.max_output_tokens or self.max_completion_tokens
         prompt = msgspec.structs.replace(prompt, max_output_tokens=limit)
         token = CALL_OPTIONS.set({"max_completion_tokens": limit or 4096, "stage": phase})
@@ -306,12 +310,12 @@ class AskClient:
             CALL_OPTIONS.reset(token)
 
     def for_rollout(self, *, phase: str, sample: int) -> AskClient:
-        """Return a client for one rollout; ``sample`` is the number of the rollout."""
+        """Return a client for one rollout; ``sample`` numbers the rollouts, so that each gets answers of its own."""
         own: dict[str, Any] = {"_asked": Counter(), "_lost": {}, "_lock": threading.Lock()}
         return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, **own)
 
     def _count_repeat(self, digest: str) -> int:
-        """Return how often a question was asked before; a question repeated after a lost call keeps its old count."""
+        """Return how often this rollout asked the question before; a repetition of a lost call does not count."""
         with self._lock:
             if self._lost.get(digest):
                 return self._lost[digest].pop(0)[0]
@@ -320,9 +324,9 @@ class AskClient:
 
 
 class TurnClient:
-    """The target's client for an environment that rolls out batches: one object for the whole run.
+    """The target's client for an environment that tries items in batches: one object for the whole run.
 
-    ``begin`` starts the next attempt, so that a question repeated in another attempt gets a new sample.
+    ``begin`` starts the next attempt at the items, so that a question asked again gets a new answer of the model.
     """
 
     def __init__(self, ask_client: AskClient) -> None:
@@ -334,7 +338,7 @@ class TurnClient:
         return self._client.model
 
     def begin(self, *, phase: str, sample: int) -> None:
-        """Start an attempt, to which all later calls are assigned."""
+        """Start an attempt: later calls are charged to the stage ``phase``; ``sample`` is the attempt's number."""
         self._current = self._client.for_rollout(phase=phase, sample=sample)
 
     def chat(self, **asked: Any) -> tuple[str, dict[str, int]]:  # noqa: ANN401  what ``AskClient.chat`` takes
@@ -358,7 +362,7 @@ class _ChatAsk:
 
 
 def _describe_usage(reply: Reply) -> dict[str, int]:
-    """Return the token counts of a reply, under the names that the reference implementation uses."""
+    """Return the token counts of a reply under the reference implementation's names, such as "prompt_tokens"."""
     used = reply.usage
     return {
         "prompt_tokens": used.input_tokens,
@@ -369,7 +373,7 @@ def _describe_usage(reply: Reply) -> dict[str, int]:
 
 
 def _read_error(name: str, error: Exception) -> SleepError:
-    """Return the error that a client's exception stands for: a mistake in its code, a refused key, or a lost call."""
+    """Return our error for an exception of a user's client: a mistake in its code, a refused key, or a lost call."""
     message = f"{name} raised {type(error).__name__}: {error}"
     if isinstance(error, PROGRAMMING_ERRORS):
         return UsageError(f"the client {message}; fix its method chat(*, system, user, **options)")
@@ -379,7 +383,7 @@ def _read_error(name: str, error: Exception) -> SleepError:
 
 
 def _read_answer(name: str, answer: object) -> tuple[object, object]:
-    """Return the text and the usage from what ``chat`` returned. Raises ``UsageError`` for a value of another form."""
+    """Return text and usage from what ``chat`` returned: a text, or (text, usage). Raises ``UsageError`` otherwise."""
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()

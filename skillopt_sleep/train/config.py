@@ -56,7 +56,7 @@ class LRScheduler:
         return round(self.max_lr - (self.max_lr - self.min_lr) * self.fall(done / self.total_steps))
 
     def fall(self, progress: float) -> float:  # noqa: ARG002  the constant schedule is the same throughout
-        """Return how far the budget has fallen, 0 (``max_lr``) to 1 (``min_lr``), at this share of the run (0 to 1)."""
+        """Return how far the budget has fallen, from 0 (``max_lr``) to 1 (``min_lr``), at this share of the run."""
         return 0.0
 
     def state_dict(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class AutonomousScheduler(LRScheduler):
     mode = "autonomous"
 
     def choose(self, asked: int) -> int:
-        """Set the current step's budget to the request, limited to ``min_lr`` and ``max_lr``; return the budget."""
+        """Set and return the current step's budget: what the optimizer asked for, between ``min_lr`` and ``max_lr``."""
         self._chosen = max(self.min_lr, min(self.max_lr, asked))
         return self._chosen
 
@@ -127,7 +127,7 @@ SCHEDULERS: Mapping[str, Callable[[int, int, int], LRScheduler]] = {
 
 
 def build_scheduler(mode: str = "cosine", max_lr: int = 4, min_lr: int = 2, total_steps: int = 1) -> LRScheduler:
-    """Build the schedule of that name, by default with ``SkillOptConfig``'s values. Raises ``ValueError``."""
+    """Build the schedule named ``mode``, such as "cosine"; other defaults as in the config. Raises ``ValueError``."""
     if mode not in SCHEDULERS:
         raise ValueError(f"there is no schedule {mode!r}, only {', '.join(SCHEDULERS)}{suggest_name(mode, SCHEDULERS)}")
     return SCHEDULERS[mode](max_lr, min_lr, total_steps)
@@ -149,7 +149,7 @@ PROMPTS = (
     "lapses",
     "consolidate",
 )
-"""The names of the prompts whose system part ``prompt_overrides`` may replace."""
+"""Names of the prompts whose system part a run may replace (``prompt_overrides``)."""
 CHOICES = {
     "lr_scheduler": tuple(SCHEDULERS),
     "gate_metric": ("hard", "soft", "mixed"),
@@ -184,7 +184,7 @@ MIN_EDIT_BUDGET = 2
 
 
 class _Named(type):
-    """The metaclass that reports a config's unknown keywords, and lowers the default minimum for a small budget."""
+    """Metaclass of the config: reports unknown keywords; with ``edit_budget=1``, lowers the default minimum to 1."""
 
     def __call__(cls, *values: object, **named: object) -> object:
         """Make the config. Raises ``ConfigError`` for an unknown keyword, naming the nearest known one."""
@@ -202,24 +202,24 @@ class _Named(type):
 class SkillOptConfig(metaclass=_Named):
     """The settings of one training run. Raises ``ConfigError`` for an invalid value.
 
-    The first block has the fields of the reference implementation, the second block those that this program adds. Each
-    ``use_`` field turns one mechanism on or off. A run stops before it exceeds a ``max_`` cap, and can be resumed.
+    Fields up to ``extras`` are those of the reference implementation; this program adds the others. Each ``use_`` field
+    turns one mechanism on or off. A run stops before it exceeds a ``max_`` cap, and can be resumed.
     """
 
     num_epochs: int = 4
     batch_size: int = 40
-    """How many training items a batch has."""
+    """Number of training items in a batch."""
     minibatch_size: int = 8
-    """How many trajectories one analyst sees."""
+    """Number of trajectories that one analyst (a model call that proposes edits) is shown."""
     merge_batch_size: int = 8
-    """How many patches are merged at a time."""
+    """Number of patches that one model call merges into one."""
     edit_budget: int = 4
-    """The most edits of a step; ``lr_scheduler`` lowers this number to ``min_edit_budget`` during the run."""
+    """Maximum number of edits in a step; ``lr_scheduler`` lowers it to ``min_edit_budget`` in the course of the run."""
     min_edit_budget: int = MIN_EDIT_BUDGET
     lr_scheduler: str = "cosine"
     """The schedule of the edit budget: constant, linear, cosine, or autonomous (the optimizer chooses)."""
     gate_metric: str = "hard"
-    """The score that the gate compares: hard, soft, or mixed, which weights soft by ``gate_mixed_weight``."""
+    """The score that the gate compares: "hard", "soft", or "mixed" (``gate_mixed_weight`` is the share of soft)."""
     gate_mixed_weight: float = 0.5
     failure_only: bool = False
     """Whether analysts learn from failures only; items without a failed attempt are then not shown to them."""
@@ -228,7 +228,7 @@ class SkillOptConfig(metaclass=_Named):
     out_root: str = "outputs/skillopt_run"
     """The folder of the run; if it contains a run already, that run is resumed."""
     selection_split: str = "val"
-    """The split on which the gate compares skills."""
+    """The split whose items decide whether a candidate skill is accepted; not trained on."""
     test_split: str = "test"
     eval_test: bool = True
     save_every_step: bool = True
@@ -238,32 +238,32 @@ class SkillOptConfig(metaclass=_Named):
     """Settings that are passed to the environment's ``setup``."""
 
     gate: str = "strict"
-    """The gate's rule: strict (the reference implementation's), paired (with error ``gate_alpha``), or off."""
+    """What accepts a candidate: "strict" (a higher score), "paired" (a test at level ``gate_alpha``), "off" (all)."""
     gate_alpha: float = 0.05
     reflection: str = "deep"
     """How analysts reflect: deep (each sees several trajectories) or shallow (each sees one)."""
     rollouts_k: int = 1
     """How often each training item is attempted; if the attempts' scores differ, an analyst contrasts them."""
     accumulation: int = 1
-    """How many batches a step has; each is rolled out and reflected on alone, and their edits become one change."""
+    """Number of batches in a step; each is tried and reflected on alone, and all their edits become one change."""
     early_stop: int = 0
-    """The number of refused steps in a row after which the run stops; 0, the published protocol, means never."""
+    """Stop after this many steps in a row without an accepted candidate; 0, the published protocol: never."""
     slow_update_samples: int = 20
-    """How many training items are attempted again at the end of an epoch, for the slow update."""
+    """Number of training items that the slow update tries after an epoch, under the skill before the epoch and now."""
     slow_update_gate: str = "gate"
-    """How the slow update's guidance is accepted: gate, or force, which accepts guidance without a comparison."""
+    """Whether guidance written by the slow update must pass the gate ("gate") or is always accepted ("force")."""
     skill_update_mode: str = "patch"
     """How a step changes the skill: patch (by edits), rewrite_from_suggestions (the optimizer rewrites the skill by the
     chosen edits), or full_rewrite_minibatch (each analyst rewrites the skill; the versions are merged, without budget).
     """
     rewrite_max_completion_tokens: int = 16_000
-    """The most tokens of a rewritten skill, where ``optimizer_max_completion_tokens`` does not apply."""
+    """Maximum tokens of a reply with a whole rewritten skill; other replies: ``optimizer_max_completion_tokens``."""
     use_skill_aware_reflection: bool = False
     """Whether analysts add reminders of the skill's rules that the agent overlooked, in an appendix of the skill."""
     skill_aware_appendix_source: str = "both"
     """The attempts from which analysts write reminders: both (failures and successes), or failure_only."""
     skill_aware_consolidate_threshold: int = 0
-    """The number of reminders above which the optimizer shortens the appendix; 0 for never."""
+    """Number of reminders in the appendix above which the optimizer shortens it; 0: never."""
     use_edit_budget: bool = True
     use_rejected_buffer: bool = True
     use_slow_update: bool = True
@@ -326,7 +326,7 @@ def check_prompts(prompts: Iterable[str]) -> None:
 
 
 def _check(name: str, value: object, default: object) -> None:
-    """Raise ``ConfigError`` if the value of one field is invalid by itself, whatever the other fields are."""
+    """Raise ``ConfigError`` for a field's invalid value, judged without looking at other fields."""
     if name in CAPS:
         whole = name in {"max_calls", "max_tokens"}
         number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)

@@ -29,11 +29,11 @@ from skillopt_sleep.train.splits import (
 SPELLINGS = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv")
 ITEMS = ("items", "data", "examples", "tasks", "rows")
-"""Names of the fields in which a JSON object may hold the list of items."""
+"""Names of the field in which a JSON object, such as ``{"data": [...]}``, may hold the list of items."""
 
 
 def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int = 0) -> Splits:
-    """Return the splits of a folder with train/, val/ and test/ (or train.jsonl, …), or of one file.
+    """Read the items of each split from a folder with train/, val/ and test/ (or train.jsonl, …), or from one file.
 
     The rows of one file go to the split that each row names as its ``split``; without such names they are dealt by
     ``ratio`` (train:val:test, such as ``2:1:7``). ``limit`` keeps the first items of each split (0: all). Raises
@@ -71,7 +71,7 @@ def read_items(path: str | Path) -> list[Item]:
 
 
 def _read_folder(folder: Path) -> Splits:
-    """Return the splits of a folder; an item that asks the same as one of a split nearer to the test is left out."""
+    """Read the splits of a folder; a question that also occurs in val or test is dropped from the split before it."""
     found = {split: _read_split(folder, split) for split in SPLITS}
     absent = {split: why for split, why in found.items() if isinstance(why, str)}
     if len(absent) == len(SPLITS):
@@ -143,7 +143,7 @@ def _list_data_files(folder: Path) -> list[Path]:
 
 
 def _split_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the number and text of each line that is not empty; only a line feed ends a line."""
+    r"""Yield the number (from 1) and text of each line that is not blank; lines end at "\n" only."""
     return ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
 
 
@@ -165,7 +165,7 @@ def _check_row(value: object, where: str) -> Item:
 
 
 def _read_json(text: str, path: Path) -> list[Item]:
-    """Return the items of a JSON text: a list, an object with a list in one field, or an object of items by id."""
+    """Return the items of a JSON text: ``[…]``, ``{"items": […]}``, or ``{"id1": {…}, "id2": {…}}``."""
     value = _parse_json(text, str(path))
     if isinstance(value, dict):
         kept = next((value[name] for name in ITEMS if isinstance(value.get(name), list)), None)

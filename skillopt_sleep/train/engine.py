@@ -1,12 +1,12 @@
 """Makes the attempts at items: in this process, or on the nodes of a Ray cluster.
 
-On a cluster each node has a worker with a copy of the environment, which rolls out and judges. Whenever the
-environment asks a model, the question is sent to the driver (this process), where the run's chain of calls answers it.
-So ledger, caps, retries and the limit on simultaneous calls are the same as on one machine, and keys never leave the
-driver. If a node dies, its attempts are repeated on another node; questions already answered are not paid again.
+On a cluster each node has a worker with a copy of the environment, which rolls out and judges. Whenever the environment
+asks a model, the question is sent to the driver (this process), where the run's chain of calls answers it. So ledger,
+caps, retries and the limit on simultaneous calls are the same as on one machine, and keys never leave the driver. If a
+node dies, its attempts are repeated on another node; questions already answered are not paid again.
 
-The command lines of agents are the exception: they run on the nodes, because each call is a process of several hundred
-megabytes, and they use the login of their node.
+Agent CLIs are the exception: they run on the nodes, because each call is a process of several hundred megabytes, and
+they use the login of their node.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from skillopt_sleep.train.ports import Begin, Engine, Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
 
 TRIES = 8
-"""How often an attempt is made on nodes that die before the run gives up."""
+"""Number of times that an attempt is made, each time on a node that dies, before the run gives up."""
 PAUSE = 0.5
-"""Seconds before an attempt is repeated; each further pause is longer by the same time."""
+"""Seconds before the first repetition of an attempt; twice as long before the second, three times before the third."""
 BROKER_CALLS = 100_000
-"""The most questions and polls that may wait in the broker at once, far above the number of attempts."""
+"""Maximum requests that may wait in the broker at once: far more than there are attempts, so none is held up."""
 
 _ATTEMPT: ContextVar[tuple[Any, str]] = ContextVar("attempt")
-"""On a node: the broker, and the name of the attempt that is made in this thread."""
+"""On a node, for each thread: the broker, and the id of the attempt that the thread is making."""
 
 
 class Threads:
@@ -56,11 +56,11 @@ class Threads:
         self._env = env
 
     def place(self, backend: Backend) -> Backend:
-        """Return the backend itself, because its calls are made in this process."""
+        """Return the backend unchanged, because this engine makes its calls in this process."""
         return backend
 
     def roll_out(self, item: Item, skill: str, begin: Begin) -> RolloutResult:
-        """Attempt an item; see ``ports.Engine``."""
+        """Try an item under a skill in this thread, with the clients that ``begin`` returns."""
         return roll_out(self._env, item, skill, begin()["target"])
 
 
@@ -102,7 +102,7 @@ def connect_to_ray(address: str = "") -> Any:  # noqa: ANN401  a module that nee
 
 
 class Cluster:
-    """A ``ports.Engine`` over the nodes that a Ray cluster has when the first attempt is made."""
+    """A ``ports.Engine`` that tries items on the nodes that a Ray cluster has when the first attempt is made."""
 
     def __init__(self, ray: Any, env: SkillEnv, workers: int) -> None:  # noqa: ANN401  see above
         self._ray, self._env, self._workers = ray, env, workers
@@ -113,13 +113,13 @@ class Cluster:
         self._lock = threading.Lock()
 
     def place(self, backend: Backend) -> Backend:
-        """Return the backend; for an agent's command line, return a backend whose calls are made on the nodes."""
+        """Return the backend unchanged, or, for an agent CLI, a backend that starts the CLI on the nodes."""
         if not isinstance(backend, RunsLocally):
             return backend
         return cast("Backend", _OnNodes(backend=cast("Backend", backend), run=self._run_anywhere))
 
     def roll_out(self, item: Item, skill: str, begin: Begin) -> RolloutResult:
-        """Attempt an item on a node, or on another node if that one dies; see ``ports.Engine``."""
+        """Try an item under a skill on one node, and on another node if that one dies."""
 
         def attempt(actor: Any) -> RolloutResult:  # noqa: ANN401
             name, clients = uuid.uuid4().hex, begin()
@@ -138,7 +138,7 @@ class Cluster:
             self._ray.kill(actor)
 
     def _answer(self, name: str, clients: Mapping[str, AskClient], done: Any) -> None:  # noqa: ANN401
-        """Answer the questions of an attempt until the attempt is done."""
+        """Answer the questions that a node asks during an attempt, until the attempt is done."""
         asked = self._broker.next.remote(name)
         while True:
             ready, _ = self._ray.wait([done, asked], num_returns=1)
@@ -154,7 +154,7 @@ class Cluster:
             asked = self._broker.next.remote(name)
 
     def _try_nodes(self, work: Callable[[Any], object]) -> object:
-        """Do a piece of work on the next node, or on further nodes if nodes die. Raises ``BackendUnusable``."""
+        """Do ``work`` on the next node, or on others while nodes die. Raises ``BackendUnusable`` after ``TRIES``."""
         self._start()
         last: Exception | None = None
         for number in range(TRIES):
@@ -169,7 +169,7 @@ class Cluster:
         ) from last
 
     def _run_anywhere(self, name: str, options: dict[str, Json], prompt: Prompt) -> Reply:
-        """Return the reply to a prompt from a node's own copy of the backend."""
+        """Let any node answer a prompt with its own installation of the backend ``name``, and return the reply."""
         return cast(
             "Reply", self._try_nodes(lambda actor: _unpack(self._ray.get(actor.complete.remote(name, options, prompt))))
         )
@@ -209,14 +209,14 @@ class _Broker:
         self._numbers = itertools.count()
 
     async def ask(self, name: str, role: str, given: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Send a question of an attempt to the driver, and return the driver's answer."""
+        """Pass a question from a node to the driver, wait for the answer and return it."""
         number = next(self._numbers)
         future = self._answers[number] = asyncio.get_running_loop().create_future()
         self._questions.setdefault(name, asyncio.Queue()).put_nowait((number, role, given))
         return await future
 
     async def next(self, name: str) -> tuple[int, str, dict[str, Any]] | None:
-        """Return the next question of an attempt, or None once the attempt has ended."""
+        """Wait for the next question of the attempt ``name``; None once the attempt has ended."""
         return await self._questions.setdefault(name, asyncio.Queue()).get()
 
     async def answer(self, number: int, answer: Any) -> None:  # noqa: ANN401
@@ -224,7 +224,7 @@ class _Broker:
         self._answers.pop(number).set_result(answer)
 
     async def end(self, name: str) -> None:
-        """Forget an attempt, after ending the poll that still waits for its next question."""
+        """Forget the attempt ``name``; a driver that still waits for its next question gets None."""
         self._questions.setdefault(name, asyncio.Queue()).put_nowait(None)
         await asyncio.sleep(0)
         del self._questions[name]
@@ -239,7 +239,7 @@ class _Worker:
         self._backends: dict[str, Backend] = {}
 
     def attempt(self, name: str, item: Item, skill: str) -> Any:  # noqa: ANN401
-        """Return the result of an attempt at an item, or the packed error that the driver should handle."""
+        """Try an item and return the result, or, if an error ended it, an ``_Error`` that can be sent to the driver."""
         token = _ATTEMPT.set((self._broker, name))
         try:
             return roll_out(self._env, item, skill, RemoteClient("target", "", (self._broker, name)))
@@ -249,7 +249,7 @@ class _Worker:
             _ATTEMPT.reset(token)
 
     def complete(self, name: str, options: dict[str, Json], prompt: Prompt) -> Any:  # noqa: ANN401
-        """Return the reply of a backend, which is made once on this node with the node's own environment variables."""
+        """Answer a prompt with this node's own backend, built once with the node's environment variables."""
         try:
             backend = self._backends.get(name) or cast("Backend", build(Kind.BACKEND, name, options, env=environment()))
             return self._backends.setdefault(name, backend).complete(prompt)
@@ -283,19 +283,19 @@ class RemoteClient:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _OnNodes:
-    """A ``ports.Backend`` that starts an agent's command line on the nodes."""
+    """Stands for an agent CLI's backend, and starts the CLI on the nodes instead of this machine."""
 
     backend: Backend
     run: Callable[[str, dict[str, Json], Prompt], Reply]
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        """Return an attribute of the backend, except ``footprint``: the agent takes no memory on this machine."""
+        """Return an attribute of the backend; but not ``footprint``, as the agent takes no memory on this machine."""
         if name == "footprint":
             raise AttributeError(name)
         return getattr(self.backend, name)
 
     def probe(self) -> Health:
-        """Report that the backend is ready: what counts is each node's own installation, which only a call can show."""
+        """Report that the backend is ready: the nodes' installations count, and only a call can show those."""
         return Health(ready=True)
 
     def complete(self, prompt: Prompt) -> Reply:
@@ -321,7 +321,7 @@ def _pack(error: SleepError) -> _Error:
 
 
 def _unpack(value: object) -> object:
-    """Return a value received from another machine, or raise it if it is a packed error."""
+    """Return a value received from another machine; raise it as an error when it is an ``_Error``."""
     if not isinstance(value, _Error):
         return value
     error = value.kind.__new__(value.kind, *value.args)
@@ -331,7 +331,7 @@ def _unpack(value: object) -> object:
 
 
 def _copy_env(ray: Any, env: SkillEnv) -> bytes:  # noqa: ANN401
-    """Return an environment as bytes; the run's clients in it become ``RemoteClient``, so that no key is sent.
+    """Return an environment as bytes, with the run's clients replaced by ``RemoteClient``, so that no key is sent.
 
     The modules of the user's own classes are included, because no node has them. Raises ``UsageError``.
     """
@@ -351,5 +351,5 @@ def _copy_env(ray: Any, env: SkillEnv) -> bytes:  # noqa: ANN401
 
 
 def _make_remote(client: Any) -> Any:  # noqa: ANN401  what ``copyreg`` asks for
-    """Return the class and arguments from which ``pickle`` makes a client on a node."""
+    """Tell ``pickle`` to put a ``RemoteClient`` in the place of this client: return the class and its arguments."""
     return RemoteClient, (str(getattr(getattr(client, "ask", None), "role", "target")), client.model)

@@ -28,25 +28,25 @@ from skillopt_sleep.train.run import Draw, Run, RunState, StepNote
 from skillopt_sleep.train.skill_text import PART_CAP, get_part, replace_part, skill_hash
 
 FIRST = 2
-"""The number of the first epoch that can be compared with an earlier epoch."""
+"""The first epoch (from 1) after which there is an earlier epoch to compare it with."""
 DRAWS = 2_000_000
-"""The first draw number reserved for attempts of slow updates."""
+"""First attempt number of slow updates, so high that no other attempt at an item has the same number."""
 TRIALS = 500_000_000
-"""The first draw number reserved for paired trials of slow updates."""
+"""First attempt number of the paired trials of slow updates, which no other attempt at an item has."""
 CASES_SHOWN = 8
-"""The most items of one course that the optimizer sees; it is also told how many there are in all."""
+"""Maximum items shown to the optimizer of those that, say, improved; it is also told how many there are in all."""
 NOTES_CAP = 2_000
-"""The most characters of the optimizer's own notes; every analyst reads them."""
+"""Maximum number of characters of the optimizer's own notes, because every analyst reads them."""
 GUIDANCE_SCHEMA = make_object_schema(guidance={"type": "string"})
 NOTES_SCHEMA = make_object_schema(notes={"type": "string"})
 
 
 ACCEPTED = ("accept", "greedy_applied")
-"""The prefixes of the gate's actions that mean an accepted change."""
+"""How the gate's actions begin that mean an accepted change, e.g. "accept_new_best"."""
 
 
 class Course(enum.StrEnum):
-    """How an item's result changed during an epoch."""
+    """How an item's result changed from the skill before an epoch to the skill after it."""
 
     IMPROVED = "improved"
     REGRESSED = "regressed"
@@ -55,7 +55,7 @@ class Course(enum.StrEnum):
 
 
 class Revisit(Struct, frozen=True, kw_only=True):
-    """An item attempted under the skill from before an epoch and under the skill after it, as the optimizer sees it."""
+    """One item with an attempt under the skill from before an epoch and one under the skill after it."""
 
     id: str
     passed_before: bool
@@ -113,12 +113,12 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
 
 
 def is_due(misses: int) -> bool:
-    """Tell whether to try again after this many misses in a row; that is the case after 0, 1, 3, 7, … misses."""
+    """Tell whether to try again after so many failures in a row: after 0, 1, 3, 7, 15, …, so ever less often."""
     return misses & (misses + 1) == 0
 
 
 def _count_back(boundaries: Sequence[Mapping[str, Any]], part: str, missed: Callable[[Mapping[str, Any]], bool]) -> int:
-    """Return how many of the latest epoch ends in a row had a miss in this part, ignoring ends without the part."""
+    """Return after how many of the latest epochs in a row ``part`` ("slow_update" or "meta_skill") failed."""
     rows = (boundary[part] for boundary in reversed(boundaries) if part in boundary)
     return sum(1 for _ in itertools.takewhile(missed, rows))
 
@@ -179,7 +179,7 @@ def write_notes(notes: str, history: Sequence[StepNote], guidance: str, optimize
 
 
 def group_by_course(revisits: Sequence[Revisit]) -> Mapping[Course, tuple[Revisit, ...]]:
-    """Return the revisited items by course; every course is a key, even without items."""
+    """Return the revisited items by course, such as "improved"; a course without items is a key too."""
     return {course: tuple(one for one in revisits if one.course is course) for course in Course}
 
 
@@ -216,7 +216,7 @@ def _update_slowly(run: Run, state: RunState, epoch: int) -> tuple[RunState, dic
 
 
 def _revisit_items(run: Run, state: RunState, epoch: int, folder: str) -> tuple[Revisit, ...]:
-    """Attempt sampled items under the last epoch's skill and the current one; return those measured under both."""
+    """Try sampled items under the last epoch's skill and the current one; return those measured under both."""
     train = run.items["train"]
     wanted = min(run.config.slow_update_samples, len(train))
     rng = random.Random(f"{run.config.seed}:slow:{epoch}")  # noqa: S311  a sample, not a secret
@@ -232,7 +232,7 @@ def _revisit_items(run: Run, state: RunState, epoch: int, folder: str) -> tuple[
 
 
 def compare_attempts(before: Sequence[RolloutResult], now: Sequence[RolloutResult]) -> tuple[Revisit, ...]:
-    """Return pairs of attempts, before and now, at each item that was measured under both skills."""
+    """Pair the attempts at each item, before and now; leave out items that were not measured under both skills."""
     earlier = {result.id: result for result in before if not result.call_error}
     return tuple(
         Revisit(

@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The settings of an evaluation, which scores every skill under every target."""
+    """The settings of an evaluation: which skills are scored with which target models, on which items."""
 
     env: SkillEnv
     skills: Mapping[str, str]
-    """The texts of the skills, by the skill's name."""
+    """The text of each skill, by the name that the report gives it."""
     targets: Mapping[str, Backend]
     optimizer: Backend
     split: str = "test"
     limit: int = 0
-    """How many items of the split are used, counted from the first; 0 means all."""
+    """Number of items to use, the split's first ones; 0: all."""
     rollouts_k: int = 1
-    """How often each item is attempted."""
+    """Number of attempts at each item."""
     workers: int = 8
     seed: int = 42
     caps: Caps = field(default_factory=Caps)
     engine: str = "local"
-    """Where items are attempted: local or ray; see ``SkillOptConfig``."""
+    """Where items are tried: "local" (threads of this process) or "ray" (the nodes of a Ray cluster)."""
     ray_address: str = ""
     extras: Mapping[str, Any] = field(default_factory=dict)
     progress: Progress | None = None
@@ -53,25 +53,25 @@ class Evaluation:
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """The scores of one skill under one target; None if less than four fifths of the attempts were measured."""
+    """The scores of one skill with one target model; None if less than four fifths of its attempts were measured."""
 
     skill: str
     target: str
     hard: float | None
     soft: float | None
     error: float | None
-    """The standard error of ``hard``, computed over items."""
+    """The standard error of ``hard`` over the items."""
     measured: int
     attempts: int
     wins: int = 0
-    """The number of items on which the skill did better than the first skill did under the same target."""
+    """Number of items on which this skill beat the first skill with the same target; ``losses``: lost to it."""
     losses: int = 0
     by_type: dict[str, float] = {}
     """The mean ``hard`` score of each task type."""
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
-    """The results of an evaluation: a cell for each skill and target, ordered by skill, and what they cost."""
+    """The results of an evaluation: one ``Cell`` for each skill and target, skill by skill, and what all of it cost."""
 
     env: str
     split: str
@@ -81,7 +81,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
     targets: tuple[str, ...]
     cells: tuple[Cell, ...]
     enough: bool
-    """Whether enough attempts were measured for scores in every cell."""
+    """Whether every cell has scores, that is, enough measured attempts."""
     spend: Spend
 
     def cell(self, skill: str, target: str) -> Cell:
@@ -90,7 +90,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
 
 
 def prepare_items(evaluation: Evaluation, out_root: str) -> list[Item]:
-    """Set up the environment without any model, and return the items to be scored. Raises ``UsageError``."""
+    """Set up the environment without models and return the items to score, so that bad data cost no call."""
     nobody: Any = None
     set_up(evaluation.env, _make_config(evaluation, out_root).to_dict(), nobody, nobody)
     return _load_items(evaluation)

@@ -1,4 +1,4 @@
-"""Compares a candidate skill with the current skill on the selection split, by the gate that the config names."""
+"""Compares a candidate skill with the current one on the selection split, the items that steps do not learn from."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from skillopt_sleep.train.run import Draw, Run, RunState
 from skillopt_sleep.train.skill_text import skill_hash
 
 PAIRED_DRAWS = 1_000_000
-"""The first draw number reserved for paired trials of steps."""
+"""First attempt number of paired trials, so high that no other attempt at an item has the same number."""
 DRAWS_A_STEP = 1_000
-"""How many draw numbers are reserved for each step."""
+"""Attempt numbers set aside for each step's paired trial, so that no two steps count the same attempts."""
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """The gate's decision about a candidate skill."""
+    """The gate's decision about a candidate skill, and what follows from it."""
 
     state: RunState
-    """The state of the run after the gate's decision."""
+    """The run's state after the decision: an accepted candidate is now the current skill."""
     action: GateAction
     why: str
     score: Scored | None = None
     """The candidate's scores; None if too few attempts were measured."""
     before: float | None = None
-    """The current skill's score in the comparison, under the gate metric."""
+    """The current skill's score on the compared items, by the gate metric; None when nothing was compared."""
     after: float | None = None
-    """The candidate's score in the comparison, under the gate metric."""
+    """The candidate's score on the compared items, by the gate metric; None when too little was measured."""
     trial: Trial | None = None
 
 
 def score_selection(run: Run, state: RunState, skill: str, folder: str) -> tuple[RunState, Scored]:
-    """Return the run's state and a skill's scores on the selection split, measured unless the state has them."""
+    """Return a skill's scores on the selection split, and the state with them; measure only a skill not known yet."""
     known = state.scored.get(skill_hash(skill))
     if known is not None:
         return state, known
@@ -68,9 +68,9 @@ def judge_candidate(
     forced: bool = False,
     first_draw: int | None = None,
 ) -> Judgement:
-    """Judge a candidate by the gate of the config; ``forced`` accepts the candidate whatever its score.
+    """Accept or reject a candidate by the gate that the config names; ``forced`` accepts whatever its score.
 
-    A paired trial numbers its attempts from ``first_draw`` on, by default from the numbers reserved for the step. Two
+    A paired trial numbers its attempts from ``first_draw`` on, by default from the numbers set aside for the step. Two
     trials with the same numbers would count the same luck twice. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     if run.config.gate == "paired" and not forced:
@@ -119,7 +119,7 @@ def judge_candidate(
 
 
 def must_roll_whole(env: object, split: str) -> bool:
-    """Tell whether an environment can roll out a split only as a whole."""
+    """Tell whether an environment can only try all items of a split at once, not some of them."""
     takes_parts = getattr(env, "takes_parts", None)
     batches = callable(getattr(env, "rollout_batch", None))
     return batches and callable(takes_parts) and not takes_parts(split)
@@ -133,7 +133,7 @@ class _Row(Struct, frozen=True, kw_only=True):
 
 
 def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, folder: str, first_draw: int) -> Judgement:
-    """Compare pairs of attempts until they decide or the limit of pairs is reached; accept only if they decide so."""
+    """Try items under both skills until the pairs decide or reach their limit; accept only if they decide for it."""
     config = run.config
     metric, weight = GateMetric(config.gate_metric), config.gate_mixed_weight
     spent: list[BudgetSpent] = []
@@ -179,7 +179,7 @@ def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, fol
 
 
 def _roll_arms(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> list[RolloutResult]:
-    """Make one attempt for each (item, draw number, skill), in batches if the environment rolls out batches."""
+    """Make one attempt for each (item, attempt number, skill), in batches if the environment works in batches."""
     split = run.config.selection_split
 
     def draw(number: int, skill: str) -> Draw:
@@ -197,10 +197,10 @@ def _roll_arms(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> 
 
 
 def _roll_rows(run: Run, rows: Sequence[_Row], skill: str, draw: Draw) -> dict[str, RolloutResult]:
-    """Make one attempt at each of these items, and return the results by item id.
+    """Make one attempt at each of these items under a skill, and return the results by item id.
 
-    If the environment cannot roll out these items alone, the whole split is rolled out, once for each draw, because
-    results are kept.
+    An environment that cannot try some items alone tries its whole split; the results of the others are kept for later
+    rounds with the same attempt number.
     """
     names, everything = [row.id for row in rows], run.items[draw.split]
     if not must_roll_whole(run.env, draw.split) and len(rows) < len(everything):

@@ -1,7 +1,7 @@
-"""Describes the identity of a run: the settings, data and traits that change its answers and scores.
+"""Describes the identity of a run: the settings and data that its answers and scores depend on.
 
-A resumed run must have the same identity as the folder it continues, and an evaluation finds its earlier replies by
-its identity. So every value here can be compared after a restart; data and prompts enter as digests.
+A resumed run must have the same identity as the folder it continues, and an evaluation finds its earlier replies by its
+identity. So every value here can be compared after a restart; data and prompts enter as digests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_TRAITS = frozenset({"timeout", "loop_timeout", "max_usd", "latency", "api_key
 PATHS = frozenset({"file", "data", "data_path", "split_dir", "path", "out_root"})
 """Environment options that are not part of the identity: data may be moved, and items have a digest of their own."""
 PLAIN = (str, int, float, bool, type(None))
-"""Types whose values are part of the identity as they are; values of other types enter as digests."""
+"""Types whose values are compared as they are; a value of another type is compared by its digest."""
 FREE = frozenset(
     {
         "workers",
@@ -55,7 +55,7 @@ LATER = {
     "skill_aware_appendix_source": "both",
     "skill_aware_consolidate_threshold": 0,
 }
-"""Config fields that older versions lack, each with the value at which the field has no effect."""
+"""Config fields that older runs do not know, each with the value that changes nothing and so may be missing."""
 
 
 def describe_run(
@@ -67,9 +67,9 @@ def describe_run(
     clients: Mapping[str, Any],
     wording: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the identity of a run: by name, each value that must not change when the run is resumed.
+    """Return the identity of a run: every value that must be the same when the run is resumed, by its name.
 
-    ``clients`` are the backends by role; ``wording`` contains the overridden prompts.
+    ``clients`` are the backends by role; ``wording`` has the texts of replaced prompts, by the prompts' names.
     """
     return (
         {
@@ -92,7 +92,7 @@ def describe_run(
 
 
 def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: str) -> None:
-    """Raise ``Refused`` naming the first difference if a folder's run is not the requested one."""
+    """Raise ``Refused``, naming the first difference, if a folder's run (``kept``) is not the wanted one."""
     wanted = msgspec.json.decode(msgspec.json.encode(wanted, enc_hook=str))
     for name in dict.fromkeys([*kept, *wanted]):
         if kept.get(name) != wanted.get(name):
@@ -108,7 +108,7 @@ def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
 def get_client_traits(backend: object) -> dict[str, Json]:
     """Return what may change a backend's answers: its options except ``NO_TRAITS``, and who receives the prompts.
 
-    A client of the user's own may state its options in an attribute ``traits``, a dict.
+    The user's own client may state these itself, in a dict ``traits``.
     """
     own = getattr(getattr(backend, "client", backend), "traits", None)
     if isinstance(own, Mapping):
@@ -123,7 +123,7 @@ def get_client_traits(backend: object) -> dict[str, Json]:
 
 
 def get_env_traits(env: object) -> dict[str, Json]:
-    """Return what may change an environment's scores: the options it was made with, and its ``traits``."""
+    """Return what may change an environment's scores: the options it was made with, and those in its ``traits()``."""
     method = getattr(env, "traits", None)
     with report_mistakes(f"traits of the environment {getattr(env, 'name', '')!r}"):
         own: Any = method() if callable(method) else {}
@@ -133,7 +133,7 @@ def get_env_traits(env: object) -> dict[str, Json]:
 
 
 def digest_function(function: Callable[..., object]) -> str:
-    """Return a function's name with a digest of its source, or of its bytecode if there is no source."""
+    """Return a function's name and a digest of its source (or bytecode), so that a changed scorer is another run."""
     name = str(getattr(function, "__qualname__", type(function).__name__))
     try:
         content: object = inspect.getsource(function)
@@ -143,12 +143,12 @@ def digest_function(function: Callable[..., object]) -> str:
 
 
 def digest_of(value: object) -> str:
-    """Return a short digest of a value; a part of the value that is not plain data counts by its type only."""
+    """Return 16 hex digits for a value; an object inside it that JSON does not know counts by its type's name only."""
     return sha256(msgspec.json.encode(value, enc_hook=lambda other: type(other).__name__, order="deterministic"))[:16]
 
 
 def _digest_text(value: object) -> str:
-    """Return a short digest of a value; a part of the value that is not plain data counts by its text (``str``)."""
+    """Return 16 hex digits for a value; an object inside it that JSON does not know counts by its ``str``."""
     return sha256(msgspec.json.encode(value, enc_hook=str))[:16]
 
 

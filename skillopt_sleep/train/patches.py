@@ -1,8 +1,8 @@
-"""Writes attempts as analysts see them, and converts the patches that analysts propose.
+"""Shows attempts to analysts (model calls that propose edits), and converts the patches that they propose.
 
 ``Edit``, ``Patch`` and ``RawPatch`` have the reference implementation's form. They are mutable and coerce their
-contents, because environments and models fill them. Training itself uses the frozen types of ``optimizer``; this
-module converts between the two. An edit whose target does not occur exactly once leaves the skill unchanged.
+contents, because environments and models fill them. Training itself uses the frozen types of ``optimizer``; this module
+converts between the two. An edit whose target does not occur exactly once leaves the skill unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skillopt_sleep.train.results import RolloutResult, group_by_item, read_coun
 from skillopt_sleep.train.skill_text import apply_to_skill
 
 TRAJECTORY_CHARS = 3_000
-"""The most characters of a conversation that an analyst sees; the middle of a longer one is cut."""
+"""Maximum number of characters of a conversation that an analyst sees; a longer one is cut in the middle."""
 REFERENCE_CHARS = 600
 PREVIEW_CHARS = 200
 EditOp: TypeAlias = Literal["append", "insert_after", "replace", "delete"]
@@ -35,22 +35,22 @@ SourceType: TypeAlias = Literal["failure", "success"]
 
 @dataclass
 class Edit:
-    """One change of a skill, in the reference implementation's form."""
+    """One change of a skill, with the field names of the reference implementation."""
 
     op: str
     content: str = ""
     target: str = ""
     """The text that the edit refers to, which must occur exactly once in the skill; "" for an ``append``."""
     support_count: int | None = None
-    """How many equal proposals this edit stands for."""
+    """Number of equal proposals that were merged into this edit."""
     source_type: SourceType | None = None
     """Whether the edit was learnt from failures or successes."""
     merge_level: int | None = None
-    """How many rounds of merging the edit went through."""
+    """Number of rounds of merging that produced the edit."""
     update_origin: str = ""
-    """The part of training that wrote the edit; "" means a step."""
+    """The stage of training that proposed the edit, as an environment's own analyst names it; "" means a step."""
     update_target: str = ""
-    """The part of the skill that the edit changes; "" means the part that steps edit."""
+    """The part of the skill to change, as an environment's own analyst names it; "" means what every step edits."""
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Edit:
@@ -69,7 +69,7 @@ class Edit:
 
 @dataclass
 class Patch:
-    """Edits that belong together, the reasons for them, and the details of their ranking."""
+    """Edits proposed together, with the reasons for them and, if they were ranked, the details of the ranking."""
 
     edits: list[Edit] = field(default_factory=list)
     reasoning: str = ""
@@ -110,20 +110,20 @@ class FailureSummaryEntry:
 
 @dataclass
 class RawPatch:
-    """The patch that one analyst proposed, and what the analyst saw."""
+    """The edits that one analyst (a model call) proposed, and what that analyst had been shown."""
 
     patch: Patch
     source_type: SourceType = "failure"
     """Whether the trajectories that the analyst saw had all failed or all succeeded."""
     batch_size: int = 0
-    """How many trajectories the analyst saw."""
+    """Number of trajectories that the analyst saw."""
     failure_summary: list[FailureSummaryEntry] = field(default_factory=list)
     appendix_notes: list[str] = field(default_factory=list, init=False)
-    """Reminders of rules that the skill contains and the agent overlooked, from skill-aware reflection."""
+    """Reminders of rules that are in the skill but that the agent did not follow; written by skill-aware reflection."""
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any] | None) -> RawPatch | None:
-        """Return the proposal given by ``{"patch": {"edits": […]}, "source_type": …}`` or a patch alone, or None."""
+        """Return the proposal read from ``{"patch": {"edits": […]}, …}`` or ``{"edits": […]}``; None for None."""
         if d is None:
             return None
         inner = d.get("patch", d)
@@ -153,10 +153,10 @@ class RawPatch:
 
 
 def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, seed: str) -> tuple[Minibatch, ...]:
-    """Group measured attempts into minibatches of failures, of successes, and of contrasts (attempts that differ).
+    """Group measured attempts into minibatches: failures, successes, and items with both better and worse attempts.
 
-    The cases of each kind are shuffled by ``seed``. With deep reflection an analyst sees up to ``minibatch_size``
-    cases, with shallow reflection a single case.
+    The items of each group are shuffled by ``seed``. With deep reflection an analyst sees up to ``minibatch_size`` of
+    them, with shallow reflection one.
     """
     cases: dict[str, list[str]] = {"analyst_contrast": [], "analyst_error": [], "analyst_success": []}
     for attempts in group_by_item(results).values():
@@ -181,9 +181,9 @@ def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, 
 
 
 def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResult) -> str:
-    """Return an item as an analyst sees it; ``failed`` is the attempt whose reference and failure reason are shown.
+    """Return an item and the answers to it as an analyst reads them: XML tags around request, answers and reference.
 
-    The reference may be shown because the optimizer may see everything about a training item.
+    ``failed`` is the attempt whose reason for failing is shown. Showing the reference of a training item is allowed.
     """
     first = next(iter(answers.values()))
     facts = {"wanted": failed.reference_text, "why-it-failed": failed.fail_reason}
@@ -199,7 +199,7 @@ def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResul
 
 
 def _format_trajectory(result: RolloutResult) -> str:
-    """Return the turns of an attempt's conversation if there are more than two, else the answer."""
+    """Return an attempt's conversation as text, or just the answer when it is one question and one answer."""
     turns = [turn for turn in result.conversation if turn.get("role") != "system"]
     if len(turns) <= 2:  # noqa: PLR2004  a question and an answer
         return result.response
@@ -253,7 +253,7 @@ def apply_patch_with_report(skill: str, patch: Patch | Mapping[str, Any]) -> tup
 
 
 def make_record(edit: Edit) -> EditRecord:
-    """Return an edit in the optimizer's form. Raises ``ValueError`` for an unknown op, or a missing target or text."""
+    """Return the edit as the optimizer's ``EditRecord``. Raises ``ValueError`` for an unknown op or a missing text."""
     op = "append" if edit.op == "add" else edit.op
     if op not in list(Op):
         raise ValueError(f"there is no edit {edit.op!r}, only {', '.join(Op)}")
@@ -274,7 +274,7 @@ def make_record(edit: Edit) -> EditRecord:
 
 
 def make_patch(patch: EditPatch) -> Patch:
-    """Return a patch of the optimizer in the reference implementation's form."""
+    """Convert the optimizer's frozen ``EditPatch`` to a ``Patch``, the reference implementation's form."""
     edits = [
         Edit(
             op=str(proposal.edit.op),
@@ -292,13 +292,13 @@ def make_patch(patch: EditPatch) -> Patch:
 
 
 def make_raw_patch(patch: EditPatch) -> RawPatch:
-    """Return the optimizer's patch of one analyst in the reference implementation's form."""
+    """Convert one analyst's ``EditPatch`` to a ``RawPatch``, the reference implementation's form."""
     source: SourceType = "success" if patch.learnt is Learnt.SUCCESS else "failure"
     return RawPatch(patch=make_patch(patch), source_type=source, batch_size=patch.cases)
 
 
 def read_patch(raw: RawPatch) -> tuple[EditPatch, list[str]]:
-    """Return the patch of an environment's own analyst in the optimizer's form, and the flaws of omitted edits."""
+    """Return an ``EditPatch`` of what an environment's own analyst proposed, and why unusable edits were left out."""
     proposals, flaws = [], []
     learnt = Learnt.SUCCESS if raw.source_type == "success" else Learnt.FAILURE
     given: list[Any] = list(raw.patch.edits)

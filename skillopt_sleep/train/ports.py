@@ -90,18 +90,18 @@ class SkillEnv:
 
 @runtime_checkable
 class BatchEnv(Protocol):
-    """An environment that rolls out whole batches, and may reflect on them with analysts of its own."""
+    """An environment that tries many items in one call, and may reflect on them with analysts of its own."""
 
     def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:
-        """Receive the config as a flat dict; called once, before any other method. May raise ``UsageError``."""
+        """Receive the run's settings as a flat dict; called once, before any other method. May raise ``UsageError``."""
 
     def rollout_batch(
         self, *, items: list[Item], skill: str, split: str, seed: int, out_dir: str
     ) -> list[RolloutResult]:
-        """Attempt each item once; return the results. ``out_dir`` is an empty folder; equal batches have equal seeds.
+        """Try each item once under the skill, return the results. ``out_dir`` is empty; equal batches get equal seeds.
 
-        Results need unique ids, which may differ from the items' ids. If a batch returns only lost results, for some of
-        its items, the lost calls ended it early, and the other items are attempted again.
+        Results need unique ids, which may differ from the items' ids. When fewer results than items come back and all
+        are lost, the failed calls ended the batch early, and the other items are tried again.
         """
 
     def reflect_batch(
@@ -117,24 +117,24 @@ class BatchEnv(Protocol):
         meta_skill_context: str,
         edit_budget: int,
     ) -> list[RawPatch] | None:
-        """Return what the environment's own analysts propose, or None to let the trainer's analysts reflect."""
+        """Return what the environment's own analysts propose; None leaves reflecting to the trainer's analysts."""
 
 
 Begin: TypeAlias = "Callable[[], Mapping[str, AskClient]]"
-"""A function that returns the clients of a new attempt, by role."""
+"""A function that returns a client per role, such as "target", for one new attempt."""
 
 
 class Engine(Protocol):
     """The place where items are attempted. Safe to call from several threads at once."""
 
     def place(self, backend: Backend) -> Backend:
-        """Return a backend that makes the calls of ``backend`` on the machine that this engine chooses."""
+        """Return a backend that makes the calls of ``backend`` where this engine works, such as on Ray nodes."""
 
     def roll_out(self, item: Item, skill: str, begin: Begin) -> RolloutResult:
-        """Attempt an item under a skill, as ``environments.roll_out`` does, and raise what that raises.
+        """Try an item under a skill, as ``environments.roll_out`` does, and raise what that raises.
 
-        ``begin`` returns new clients for the attempt; a repeated attempt calls it again, to ask for the same samples.
-        Raises ``BackendUnusable`` if no machine can attempt the item.
+        ``begin`` returns the clients of the attempt; a repeated attempt calls it again, and so gets answers already
+        paid for. Raises ``BackendUnusable`` if no machine can try the item.
         """
 
 

@@ -56,14 +56,14 @@ PATHS = {
     "target": ("world",),
     "optimizer": ("world",),
 }
-"""By table of a training file, the fields whose values are paths; "" is the top level."""
+"""For each table of a training file, the fields that hold paths; the key "" stands for the top level."""
 KIND = {"env": ("name", "file"), "target": ("backend",), "optimizer": ("backend",)}
-"""By table, the fields that name an environment or backend; the table's other fields are options of that one."""
+"""For each table, the fields that choose an environment or backend; other fields are options of the chosen one."""
 ADAPTER_FILE = "adapter.py"
-"""The file in which an environment is defined if the user names a folder."""
+"""The file that defines an environment when the user names a folder as the environment."""
 MAX_DEPTH = 10
 SECTIONS = frozenset({"train", "gradient", "evaluation", "model"})
-"""Names of sections that only files of the reference implementation have."""
+"""Sections that only the reference implementation's files have, so that one of them tells such a file."""
 SAME = {
     "train": ("num_epochs", "batch_size", "accumulation", "seed"),
     "gradient": ("minibatch_size", "merge_batch_size", "failure_only"),
@@ -101,7 +101,7 @@ RENAMED = {
     ("evaluation", "test_env_num"): "extras.test_env_num",
     ("env", "skill_init"): "skill",
 }
-"""By section and key of the reference implementation, the fields here that get the value; a dot follows the table."""
+"""For a section and key of the reference implementation, our fields that get the value; "a.b" is field b of table a."""
 BACKENDS = {
     "azure_openai": "openai",
     "openai_chat": "openai",
@@ -113,13 +113,13 @@ BACKENDS = {
 }
 """The reference implementation's names of backends, each with the name of that backend here."""
 COMMANDS = {"codex_exec_path": "codex", "claude_code_exec_path": "claude"}
-"""Keys that contain the path of a backend's program, each with the name of that backend."""
+"""Keys with the path of an agent's program, each with the backend that the path is for."""
 CONTROL: Mapping[str, Table] = {
     "fixed": {},
     "autonomous": {"lr_scheduler": "autonomous"},
     "none": {"use_edit_budget": False},
 }
-"""The reference implementation's ways to control the edit budget, each with the settings it means here."""
+"""The reference implementation's values of ``lr_control_mode``, each with our settings that mean the same."""
 ONLY_OPENAI = ("base_url", "api_version")
 """Options that only the ``openai`` backend has."""
 
@@ -134,15 +134,15 @@ class Recipe(Struct, frozen=True, kw_only=True):
     prompts: dict[str, str] = {}
     """The texts of the overridden prompts, by prompt name."""
     skill: str | None = None
-    """The text of the initial skill; None means the environment's initial skill."""
+    """The text of the initial skill; None means the one that the environment brings."""
     ignored: tuple[str, ...] = ()
     """Keys in a file of the reference implementation that have no counterpart here."""
 
 
 def read_recipe(path: Path, over: Mapping[str, Json], *, published: Mapping[str, Json] | None = None) -> Recipe:
-    """Return the recipe of a training file, after overriding fields of the file by ``over``.
+    """Read a training file; fields given in ``over``, such as those of the command line, override the file's.
 
-    ``published`` are settings in the reference implementation's form that replace the file. Raises ``UsageError``
+    ``published`` replaces the file's contents by settings in the reference implementation's form. Raises ``UsageError``
     naming the file, and ``ConfigError``.
     """
     table = _read(path, ()) if published is None else dict(published)
@@ -158,10 +158,7 @@ def read_recipe(path: Path, over: Mapping[str, Json], *, published: Mapping[str,
 
 
 def read_published(path: Path, overrides: Iterable[str]) -> Table:
-    """Return the settings in a file of the reference implementation and its ``_base_`` files, with overrides applied.
-
-    ``overrides`` are texts such as ``train.seed=1``. Raises ``UsageError``.
-    """
+    """Read a file of the reference implementation and its ``_base_`` files, with the overrides applied."""
     table = _read(path, ())
     for override in overrides:
         place, equals, text = override.partition("=")
@@ -172,9 +169,9 @@ def read_published(path: Path, overrides: Iterable[str]) -> Table:
 
 
 def _find_adapter(table: Table, places: Iterable[Path]) -> None:
-    """Replace an adapter's name in the settings by its file, from the first of these places with a folder of that name.
+    """Replace an environment's name by the folder of that name in the first of ``places`` that has one with an adapter.
 
-    The environment's settings also become ``extras``, so that ``setup`` gets those that the adapter's class ignores.
+    Copy the environment's options to ``extras`` too, because ``setup`` gets those that the class has no field for.
     """
     env = table.get("env")
     name = str(env.get("name")) if isinstance(env, dict) else ""
@@ -187,9 +184,9 @@ def _find_adapter(table: Table, places: Iterable[Path]) -> None:
 
 
 def build_recipe(table: Mapping[str, Json]) -> Recipe:
-    """Return the recipe of a table whose paths are absolute or relative to the working directory.
+    """Check a training file's table and return it as a recipe, with the files read that it names.
 
-    Raises ``UsageError`` and ``ConfigError``.
+    Relative paths are taken from the working directory. Raises ``UsageError`` and ``ConfigError``.
     """
     _check_names(table, "")
     tables: dict[str, Table] = {}
@@ -212,12 +209,12 @@ def build_recipe(table: Mapping[str, Json]) -> Recipe:
 
 
 def merge_role(own: Mapping[str, Json], named: Mapping[str, Json]) -> Table:
-    """Return a role's table in the file merged with the command line's; another backend's options are dropped."""
+    """Return a role's options from the file, overridden by ``named``; another backend drops the file's options."""
     return cast("Table", _merge({"target": dict(own)}, {"target": dict(named)})["target"])
 
 
 def _read(path: Path, above: tuple[Path, ...]) -> Table:
-    """Return a file's table merged over those of its ``_base_`` files; ``above`` are the files that led to this one."""
+    """Return a file's table merged over those of its ``_base_`` files; ``above`` are the files that led here."""
     if path.resolve() in above or len(above) >= MAX_DEPTH:
         raise UsageError(f"{path} inherits from itself by way of {BASE}")
     table = _decode(path)
@@ -268,7 +265,7 @@ def _resolve_paths(table: Table, folder: Path) -> Table:
 
 
 def _merge(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table:
-    """Return ``under`` overridden by ``over``, table by table; another environment or backend drops old options."""
+    """Merge ``over`` into ``under``, table by table; a changed environment or backend loses the old one's options."""
     merged = dict(under)
     for name, value in over.items():
         below = merged.get(name)
@@ -290,13 +287,13 @@ def _read_text(path: Path, what: str) -> str:
 
 
 def is_reference_form(table: Mapping[str, Json]) -> bool:
-    """Tell whether a table has the form of the reference implementation's files."""
+    """Tell whether a table comes from a file of the reference implementation and must be translated."""
     optimizer = table.get("optimizer")
     return not SECTIONS.isdisjoint(table) or (isinstance(optimizer, dict) and "learning_rate" in optimizer)
 
 
 def merge_sections(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table:
-    """Return two tables merged key by key, as the reference implementation does; inherited options are always kept."""
+    """Merge two tables key by key; unlike ``_merge``, it keeps the options of a backend that ``over`` replaces."""
     merged = dict(under)
     for name, value in over.items():
         below = merged.get(name)
@@ -305,7 +302,7 @@ def merge_sections(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table
 
 
 def translate(given: Mapping[str, Json]) -> tuple[Table, tuple[str, ...]]:
-    """Return the settings as a training file of this program has them, and the keys that have no counterpart here.
+    """Return a reference implementation's settings in this program's form, and the keys that have no counterpart here.
 
     Raises ``ConfigError`` for a backend that does not exist here.
     """
@@ -331,7 +328,7 @@ def translate(given: Mapping[str, Json]) -> tuple[Table, tuple[str, ...]]:
 
 
 def _list_settings(given: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
-    """Yield the section, key and value of each setting; the section of a key at the top level is ""."""
+    """Yield (section, key, value) of each setting; a key outside any section has the section ""."""
     for section, values in given.items():
         if isinstance(values, dict):
             for key, value in values.items():
@@ -341,7 +338,7 @@ def _list_settings(given: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]
 
 
 def _find_places(section: str, key: str, value: Json, given: Mapping[str, Json]) -> Table | None:
-    """Return the fields here that a setting sets, with their values; {} for no field, None for an unknown setting."""
+    """Return our fields and values for a setting of the reference implementation; None when we have no such setting."""
     match section, key:
         case "evaluation", "use_gate":
             return {} if value else {"gate": "off"}
@@ -362,7 +359,7 @@ def _find_places(section: str, key: str, value: Json, given: Mapping[str, Json])
 
 
 def _get_backend(given: Mapping[str, Json]) -> str:
-    """Return this program's name of the target's backend; "" if no known backend is named."""
+    """Return our name of the backend that the target uses; "" if the settings name none that we know."""
     model = given.get("model")
     named = (model.get("target_backend") or model.get("backend")) if isinstance(model, dict) else None
     return BACKENDS.get(str(named), "")

@@ -22,19 +22,19 @@ from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.splits import get_notes
 
 OUTPUT_TOKENS = 600
-"""How many tokens a reply is assumed to have."""
+"""Number of tokens that a reply is assumed to have."""
 CHARS_PER_TOKEN = 4
 CONFIRMING_ATTEMPTS = 4
-"""How many attempts confirm one pair that an accepted candidate lost."""
+"""Further attempts at an item that an accepted candidate lost: two pairs, which confirm the loss or do not."""
 BARS = "▁▂▃▄▅▆▇█"
 TEST_FOLDERS = {"initial": "test_eval_baseline", "best": "test_eval_best", "current": "test_eval_current"}
 
 Tested = dict[str, tuple[Scored, dict[str, dict[str, float]]]]
-"""By skill: its scores on the test split, and its mean scores by task type."""
+"""For "initial", "best" and "current" skill: its scores on the test split, and its mean scores by task type."""
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """The most calls that a run makes, without retries."""
+    """The most model calls that a run makes, apart from retries."""
 
     steps: int
     stages: dict[str, int]
@@ -56,10 +56,10 @@ def estimate_price(
     skill_chars: int,
     whole_rounds: bool = False,
 ) -> Price:
-    """Return the estimated price of a run; ``calls`` lists, by split, the calls of one attempt at each item.
+    """Return the most calls that a run can make; ``calls`` has, by split, how many calls each item takes.
 
-    ``whole_rounds`` means that the environment cannot roll out a part of the selection split, so that a paired gate
-    rolls out the whole split in every round.
+    ``whole_rounds`` means that the environment cannot try only some items of the selection split, so that a paired gate
+    tries all of them in every round.
     """
     train, val, test = calls["train"], calls[config.selection_split], calls.get(config.test_split, ())
     full, rest = divmod(len(train), config.batch_size)
@@ -227,7 +227,7 @@ def _score_test_split(run: Run, state: RunState) -> Tested:
 
 
 def _score_by_type(results: Sequence[RolloutResult], task_types: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the number of measured attempts and their mean scores, for each task type and for ``overall``."""
+    """Return how many attempts were measured and their mean scores, by task type and under "overall"."""
     groups: dict[str, list[RolloutResult]] = {name: [] for name in task_types}
     for result in results:
         if result.task_type or task_types:
@@ -275,7 +275,7 @@ def _describe_test(tested: Tested) -> dict[str, Any]:
 
 
 def _describe_spend(run: Run) -> dict[str, Any]:
-    """Return what the run has cost over all its processes; the number of calls includes retries."""
+    """Return the calls (retries included), tokens and dollars of the run, whichever processes made it."""
     tallies: Sequence[PhaseTally] = run.store.tallies()
     spend = Spend(
         calls=sum(tally.calls for tally in tallies),
@@ -288,7 +288,7 @@ def _describe_spend(run: Run) -> dict[str, Any]:
 
 
 def _count_analysts(config: SkillOptConfig, batch: int) -> int:
-    """Return the most analysts that a batch may need; failures, successes and contrasts have separate minibatches."""
+    """Return the most calls for reflecting on a batch: failures, successes and contrasts are never in one minibatch."""
     if config.reflection == "shallow":
         return batch
     kinds = 1 + (not config.failure_only) + (config.rollouts_k > 1)
@@ -305,7 +305,7 @@ def _count_merges(patches: int, config: SkillOptConfig) -> int:
 
 
 def _count_levels(patches: int, size: int) -> int:
-    """Return the calls needed to merge ``patches`` patches, ``size`` at a time, level by level."""
+    """Return the calls that merge ``patches`` patches into one, ``size`` at a time: 3 for 4 patches, 2 at a time."""
     merges = 0
     while patches > 1:
         patches = ceil(patches / size)

@@ -21,7 +21,7 @@ from skillopt_sleep.model.rollout import GateMetric, Score, combine
 from skillopt_sleep.model.text import excerpt, suggest_name
 
 GateAction: TypeAlias = Literal["accept_new_best", "accept", "reject", "undecided", "unmeasured", "greedy_applied"]
-"""The gate's decision about a candidate; ``greedy_applied`` means accepted without a comparison."""
+"""The gate's decision about a candidate; ``greedy_applied``: accepted whatever its score, e.g. with the gate off."""
 
 TEXTS = (
     "fail_reason",
@@ -37,16 +37,16 @@ TEXTS = (
 )
 """Names of the fields of a rollout result that are texts."""
 AS_HARD = float("-1")
-"""The default of ``RolloutResult.soft``; this very object, not an equal number, means "the same as ``hard``"."""
+"""Default of ``RolloutResult.soft``, replaced by ``hard``; compared with ``is``, so a given -1.0 remains an error."""
 
 
 @dataclass
 class RolloutResult:
     """The result of one attempt at one item.
 
-    ``call_error`` is the transport error that lost the attempt, or "". A lost attempt is *unmeasured*, not a score of
-    0. ``extras`` contains fields that only the environment knows. ``given`` is the row that an adapter returned, for
-    that adapter's own reflection; ``given`` is not part of the dict form.
+    ``call_error`` is the failure of a model call that lost the attempt, or "". A lost attempt is *unmeasured*, not a
+    score of 0. ``extras`` holds fields that only the environment knows. ``given`` is the dict that a user's adapter
+    returned, kept so that the adapter's own reflection gets it back unchanged; ``to_dict`` leaves it out.
     """
 
     id: str
@@ -223,7 +223,7 @@ def score_results(results: Sequence[RolloutResult]) -> Scored:
 
 
 def select_gate_score(hard: float, soft: float, metric: str = "hard", mixed_weight: float = 0.5) -> float:
-    """Return the one score that a gate metric makes of both scores. Raises ``ConfigError`` for an unknown metric."""
+    """Combine hard and soft score into the one that the gate compares. Raises ``ConfigError`` for an unknown metric."""
     if metric not in list(GateMetric):
         raise ConfigError(f"gate_metric is {metric!r}, must be one of {', '.join(GateMetric)}")
     return combine(Score(hard=hard, soft=soft), GateMetric(metric), mixed_weight)
@@ -264,7 +264,7 @@ def evaluate_gate(  # noqa: PLR0917  the signature that users of the reference c
 
 
 def make_unmeasured(item: Mapping[str, Any], error: Exception | str) -> RolloutResult:
-    """Return the unmeasured result of an attempt that was lost by a transport error."""
+    """Return the result of an attempt that a failed model call lost, so that it counts neither for nor against."""
     why = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     return RolloutResult(id=str(item["id"]), hard=0.0, task_type=str(item.get("task_type") or ""), call_error=why)
 
@@ -279,7 +279,7 @@ def group_by_item(results: Iterable[RolloutResult]) -> Mapping[str, list[Rollout
 
 
 def read_score(value: object, what: str) -> float:
-    """Return a score as a number from 0 to 1. Raises ``UsageError`` naming ``what``."""
+    """Return a score as a number from 0 to 1. Raises ``UsageError`` about ``what``, such as "item 'q1': hard"."""
     try:
         number = float(value)  # type: ignore[arg-type]  # numpy numbers and booleans are numbers too
     except (TypeError, ValueError):
@@ -291,7 +291,7 @@ def read_score(value: object, what: str) -> float:
 
 @contextmanager
 def report_mistakes(culprit: str, item: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """On leaving by an exception of the user's own code (``SystemExit`` too), raise it as a one-line error."""
+    """Turn an exception (``SystemExit`` too) of the user's own code in a ``with`` block into a one-line error."""
     try:
         yield
     except SleepError:
@@ -301,7 +301,7 @@ def report_mistakes(culprit: str, item: Mapping[str, Any] | None = None) -> Iter
 
 
 def make_environment_error(culprit: str, error: BaseException, item: Mapping[str, Any] | None = None) -> UsageError:
-    """Return a one-line error for an exception of the user's own code; the line names the item if one is given."""
+    """Return a one-line error for an exception raised by ``culprit``, the user's own code, perhaps on one item."""
     message, where = excerpt(str(error), 160), f" on item {str(item.get('id'))!r}" if item else ""
     return UsageError(f"{culprit} raised {type(error).__name__}{where}: {message or 'no message'}")
 
@@ -314,7 +314,7 @@ def read_list(value: object) -> list[Any]:
 
 
 def read_count(value: object) -> int | None:
-    """Return the whole number that a value stands for, in any notation, or None if the value is no number."""
+    """Return a value such as 3, "3" or 3.0 as a whole number; None if it is no number."""
     try:
         return int(float(value))  # type: ignore[arg-type]  # numbers of other libraries are numbers too
     except (TypeError, ValueError, OverflowError):

@@ -52,7 +52,7 @@ SCHEMA_VERSION = 1
 
 
 class StepNote(Struct, frozen=True, kw_only=True):
-    """The edits that one step tried and their outcome, from which the optimizer writes its notes."""
+    """The edits that one step tried, and what came of them; the optimizer's notes are written from these."""
 
     step: int
     edits: tuple[str, ...]
@@ -63,7 +63,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     """The saved state of a run after a step or the end of an epoch."""
 
     identity: dict[str, Any]
-    """The values that identify the run; see ``identity.describe_run``."""
+    """The settings and digests that must stay the same for the run to be resumed; see ``identity.describe_run``."""
     initial_skill: str
     current_skill: str
     best_skill: str
@@ -78,20 +78,20 @@ class RunState(Struct, frozen=True, kw_only=True):
     best_step: int = 0
     scheduler_state: dict[str, Any] = {}
     scored: dict[str, Scored] = {}
-    """The selection scores of skills, by ``skill_hash``."""
+    """The scores on the selection split of each skill tried so far, by ``skill_hash``."""
     rejected: tuple[AppliedEdit, ...] = ()
     refuted: tuple[str, ...] = ()
-    """Rules that were rejected as the only edit of a step."""
+    """Edits that were rejected when each was the only one of its step, so that it alone was at fault."""
     notes: str = ""
-    """The notes that the optimizer writes for itself at the end of epochs."""
+    """What the optimizer noted for itself at the end of epochs about what works."""
     tried: tuple[StepNote, ...] = ()
-    """Notes on the steps of the current epoch."""
+    """One note for each step of the current epoch."""
     boundaries: tuple[dict[str, Any], ...] = ()
-    """The records of what happened at the end of each epoch."""
+    """For each epoch's end, what became of the slow update and of the optimizer's notes."""
 
 
 def decode_state(data: bytes, path: str) -> RunState:
-    """Return the decoded state. Raises ``DiskError`` naming the folder of a damaged or foreign state."""
+    """Read a run's saved state. Raises ``DiskError`` naming ``path`` for damaged data or another schema version."""
     try:
         found = msgspec.json.decode(data)
         version = found.get("schema_version") if isinstance(found, dict) else None
@@ -120,12 +120,12 @@ class Artefacts:
         return None if data is None else decode_state(data, str(self._store.folder))
 
     def history(self, steps: int) -> list[dict[str, Any]]:
-        """Return the records of the first ``steps`` steps."""
+        """Return what was recorded about each of the first ``steps`` steps."""
         kept = [self._store.kept(f"record {step}") for step in range(1, steps + 1)]
         return [msgspec.json.decode(record) for record in kept if record is not None]
 
     def begin(self) -> None:
-        """Write the config to the run's folder."""
+        """Write ``config.json`` to the run's folder."""
         self.json("config.json", self._config.to_dict())
 
     def json(self, name: str, value: object) -> None:
@@ -191,13 +191,13 @@ class Artefacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """The name of one attempt at items under a skill; an attempt repeated under the same name is not paid again."""
+    """Identifies one attempt at items under a skill; repeated under the same values, it is not paid again."""
 
     phase: str
-    """The stage under which the calls of the attempt are booked."""
+    """Stage of the run to which the calls of the attempt are charged, such as "rollout"."""
     split: str
     number: int
-    """The number that distinguishes attempts at the same items under the same skill."""
+    """Number of the attempt; attempts at the same items under the same skill have different numbers."""
     folder: str
     """The folder in which the environment may write, relative to the run's folder."""
     seed: int = 0
@@ -205,14 +205,14 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The settings, models, items and files with which a step works."""
+    """Everything a step works with: settings, models, items and the run's files."""
 
     config: SkillOptConfig
     env: SkillEnv
     optimizer: Optimizer
     target: AskClient
     turn: TurnClient
-    """The target's client that an environment gets if it rolls out batches."""
+    """The target's client for an environment that tries items in batches, and so needs one client for the whole run."""
     parallel: Parallel
     engine: Engine
     store: TrainingFolder
@@ -220,13 +220,13 @@ class Run:
     items: dict[str, list[Item]] = field(default_factory=dict)
     """The items of each split."""
     reuse: bool = True
-    """Whether finished rollouts are kept and read back; not in an evaluation, whose data may change."""
+    """Whether finished rollouts are stored and read back; not in an evaluation, whose data may change in between."""
     progress: TrainProgress | None = None
     tell: Callable[[str], None] = lambda _line: None
-    """The function that prints a line for the user."""
+    """Prints a line of progress for the user."""
 
     def plan_steps(self, epoch: int) -> list[list[list[Item]]]:
-        """Return the batches of each step of an epoch, as the environment plans them, else in a shuffled order."""
+        """Return, for each step of an epoch, its batches of items: as the environment plans them, or else shuffled."""
         config, train = self.config, self.items["train"]
         rng = random.Random(f"{config.seed}:epoch:{epoch}")  # noqa: S311  an order, not a secret
         shuffled = rng.sample(train, len(train))
@@ -241,7 +241,7 @@ class Run:
         return cut_list(batches, config.accumulation)
 
     def roll(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
-        """Attempt each item once under a skill; return the results, those of lost attempts as unmeasured.
+        """Try each item once under a skill; return the results, those of lost attempts as unmeasured.
 
         Raises ``UsageError`` for a mistake of the environment, ``FatalBackend`` and ``BudgetSpent``.
         """
@@ -267,7 +267,7 @@ class Run:
         return [found[name] if name in found else _decode_results(kept[name] or b"") for name in names]
 
     def roll_one(self, item: Item, skill: str, draw: Draw) -> RolloutResult:
-        """Attempt one item under a skill; see ``roll``."""
+        """Try one item under a skill, without storing the result; raises like ``roll``."""
         clients: list[AskClient] = []
 
         def begin() -> Mapping[str, AskClient]:
@@ -288,7 +288,7 @@ class Run:
         return make_unmeasured(item, lost)
 
     def is_batched(self) -> bool:
-        """Tell whether the environment rolls out whole batches."""
+        """Tell whether the environment tries items in batches (``rollout_batch``) rather than one by one."""
         return callable(getattr(self.env, "rollout_batch", None))
 
     def folder(self, *names: str) -> str:
@@ -298,11 +298,11 @@ class Run:
         return str(path)
 
     def value(self, score: Scored) -> float:
-        """Return the one number that the gate metric makes of a skill's scores."""
+        """Return the one score that the gate compares: hard, soft or a mix of both, as the config says."""
         return select_gate_score(score.hard, score.soft, self.config.gate_metric, self.config.gate_mixed_weight)
 
     def _roll_batch(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
-        """Attempt all items together; if a lost call ended the batch early, attempt the other items again.
+        """Try all items together; if a lost call ended the batch early, try the items that are left again.
 
         Answers from before the loss are in the ledger, so nothing is paid twice.
         """
@@ -343,10 +343,10 @@ def open_run(
     redactor: Redactor | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Run]:
-    """Set up an environment and yield its run, without items; on leaving, close the engine.
+    """Set up an environment and yield its run, which has no items yet; close the engine afterwards.
 
-    An interrupt closes the backends. A run that stopped at a cap gets a new allowance in the next process. Raises
-    ``UsageError`` for a mistake of the environment.
+    An interrupt closes the backends. When a cap stops the run, the next process that resumes it may spend the caps
+    again. Raises ``UsageError`` for a mistake of the environment.
     """
     clock = SystemClock()
 

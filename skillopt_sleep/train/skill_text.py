@@ -33,9 +33,9 @@ from skillopt_sleep.safety.guard import guard
 from skillopt_sleep.train.config import SkillOptConfig
 
 PART_CAP = 2_000
-"""The most characters of each part, because the agent reads the parts with every task."""
+"""Maximum number of characters of appendix and guidance each, because the agent reads them with every task."""
 WHOLE = "(the whole skill)"
-"""The anchor of an edit that rewrites the whole skill."""
+"""Stands as the anchor of an edit record that means "the whole skill was rewritten"."""
 SCHEMA = make_object_schema(skill={"type": "string"}, summary={"type": "string"})
 SCHEMA_OF_LAPSES = make_object_schema(lapses=LAPSES)
 PHASE = "rewrite"
@@ -59,7 +59,7 @@ class Part(enum.StrEnum):
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """The pattern that matches the part with its markers and the blank lines before them."""
+        """The regular expression that matches the part with its markers and the blank lines before them."""
         return re.compile(rf"\n*{re.escape(self.begin)}\n(?P<text>.*?)\n?{re.escape(self.end)}\n?", re.DOTALL)
 
 
@@ -75,7 +75,7 @@ def get_part(skill: str, part: Part = Part.GUIDANCE) -> str:
 
 
 def replace_part(skill: str, text: str, part: Part = Part.GUIDANCE) -> str:
-    """Return a skill with the text of one part replaced; "" removes the part.
+    """Return a skill with the text of its appendix or guidance replaced; "" removes that part.
 
     Raises ``ValueError`` for a text that contains a part's marker or is longer than ``PART_CAP``.
     """
@@ -91,8 +91,8 @@ def apply_to_skill(
 ) -> tuple[str, tuple[AppliedEdit, ...]]:
     """Apply edits in order to the body of a skill; return the skill and the outcome of each edit.
 
-    An edit's anchor is a whole rule, or words found exactly once in the body. ``cap`` is the body's most characters.
-    Raises ``Refused`` for a skill whose frontmatter never ends.
+    An edit's anchor is a whole rule, or words found exactly once in the body. ``cap`` is the body's maximum length in
+    characters. Raises ``Refused`` for a skill whose frontmatter never ends.
     """
     document = _as_document(skill)
     changed, applied = apply_edits(document, edits, cap=cap, prose=True)
@@ -105,9 +105,9 @@ def read_body(skill: str) -> str:
 
 
 def rewrite_body(skill: str, text: str, *, cap: int) -> tuple[str, str]:
-    """Return the skill with ``text`` as its body and "", or the skill unchanged and the reason.
+    """Return (the skill with ``text`` as its body, ""), or (the skill unchanged, the reason) when ``text`` is unusable.
 
-    Frontmatter and the parts that steps cannot change are kept. The guard checks every new line.
+    Frontmatter, appendix and guidance are kept. The guard checks every new line for what must not enter a document.
     """
     text, before = text.strip(), read_body(skill)
     why = ""
@@ -187,7 +187,7 @@ def rewrite_from_suggestions(
 def rewrite_by_minibatches(
     skill: str, minibatches: Sequence[Minibatch], optimizer: Optimizer, config: SkillOptConfig, *, lesson: Lesson
 ) -> StepProposal[str]:
-    """Let each analyst rewrite the skill from its minibatch, merge the versions, and return the result as a proposal.
+    """Let each analyst rewrite the skill from its minibatch, merge these versions, and return the result as a proposal.
 
     The proposal has one edit, which replaces the whole skill and whose text summarizes the changes. Raises
     ``FatalBackend`` and ``BudgetSpent``.
@@ -266,7 +266,7 @@ def _shorten(skill: str, lines: list[str], optimizer: Optimizer) -> list[str]:
 def _merge_drafts(
     skill: str, drafts: Sequence[_Draft], optimizer: Optimizer, config: SkillOptConfig
 ) -> tuple[_Draft, tuple[str, ...]]:
-    """Merge versions ``merge_batch_size`` at a time, level by level; a failed merge keeps the first of its versions."""
+    """Merge ``merge_batch_size`` versions at a time until one is left; if a merge fails, keep its first version."""
     merge = functools.partial(_merge_batch, skill, optimizer=optimizer, config=config)
     notes: list[str] = []
     left = list(drafts)
@@ -293,7 +293,7 @@ def _merge_batch(
 
 
 def _describe(summary: str) -> EditRecord:
-    """Return an edit that represents a rewrite in records, notes and the buffer of rejected edits."""
+    """Return an edit record that stands for a whole rewrite, for reports and analysts that list edits."""
     text = excerpt(" ".join(summary.split()), 300) or "rewritten without a summary"
     kind = DocumentKind.SKILL
     return EditRecord(

@@ -1,7 +1,7 @@
-"""Deals items to train, val and test so that no two items that ask the same are in different splits.
+"""Deals items to train, val and test so that no question is in two splits, however it is worded.
 
 Training on an item that repeats a test item would spoil the test. So whole groups of near-duplicates are dealt
-together. If splits are given, an item repeated in a split nearer to the test is left out.
+together. If splits are given, a repeated question stays in test, or else in val, and is dropped elsewhere.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ ANSWERS = ("answers", "answer", "ground_truth", "expected", "target", "output")
 MATERIAL = ("choices", "options", "passage", "document", "table", "code", "image", "images", "file", "files", "path")
 """Names of the fields, besides ``context``, that contain the material a question is about."""
 BOILERPLATE = 0.5
-"""The share of items, 0 to 1, above which a word that occurs in them counts as boilerplate."""
+"""A word in more than this share of the items (0 to 1) is boilerplate, and ignored when questions are compared."""
 MIN_FOR_BOILERPLATE = 8
-"""The fewest items among which words can count as boilerplate."""
+"""With fewer items than this, no word counts as boilerplate."""
 RARE = 4
-"""The most items that may share an answer for that answer to show a repeat; answers such as yes are shared by more."""
+"""An answer is rare if at most this many items share it; a common one, such as "yes", does not show a repeat."""
 CONTAINED = 5
-"""The fewest words of a text for the text to be searched in other texts."""
+"""Minimum number of words of a question to be found again inside a longer question."""
 MOST_OF = 0.6
-"""The least share of a text, 0 to 1, that another text contained in it must make up to count as a repeat."""
+"""A question inside a longer one is a repeat if it makes up at least this share (0 to 1) of its words."""
 
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/=<>%^]")
@@ -58,9 +58,9 @@ class Splits(Struct, frozen=True, kw_only=True):
     val: tuple[Item, ...] = ()
     test: tuple[Item, ...] = ()
     notes: tuple[str, ...] = ()
-    """Notes on the items that were left out of the data, and why."""
+    """Notes for the user on items that were left out, and why."""
     absent: dict[str, str] = {}
-    """By split without items, the reason; a missing split is an error only when it is needed."""
+    """For each split without items, the reason, which becomes an error only when the split is needed."""
 
     def require(self, split: str) -> tuple[Item, ...]:
         """Return the items of a split. Raises ``UsageError`` if the split is unknown or the data do not have it."""
@@ -109,7 +109,7 @@ def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
 
 
 def remove_repeats(splits: Splits) -> Splits:
-    """Return the splits without items that ask the same as an item of a split nearer to the test, counted in ``notes``.
+    """Keep a repeated question only in test, or else in val; count in ``notes`` what other splits lose.
 
     Raises ``UsageError`` if a split has no items left.
     """
@@ -148,7 +148,7 @@ def check_splits(splits: Mapping[str, Sequence[Item]]) -> None:
 def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
     """Raise ``UsageError`` for an item that is not a dict or has no usable id, or for an id that occurs twice.
 
-    ``where`` names the data, or lists the place of each item.
+    ``where`` is the name of the data, or has one text per item, such as "train[0]", for the message.
     """
     seen: dict[str, str] = {}
     for index, item in enumerate(items):
@@ -167,7 +167,7 @@ def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
 
 
 def get_notes(env: object) -> tuple[str, ...]:
-    """Return an environment's notes about its data: which items were left out, and which are in two splits."""
+    """Return what an environment has to tell about its data, such as which items were left out."""
     return tuple(map(str, getattr(env, "notes", ()) or ()))
 
 
@@ -199,14 +199,13 @@ def group_numbers(items: Sequence[Item]) -> list[int]:
     """Return a group number for each item; items with the same number probably ask the same.
 
     Items are grouped if they name the same ``group``; if their questions are equal word for word, whatever the answers;
-    or if they share all figures and an answer (or have no answers) and one repeats the other (``group_recurrences``;
-    with rare answers, near-duplicates too). Questions of one form ("capital of …", "invoice 12") are not grouped,
-    because their words or figures differ.
+    or if they have the same figures and the same answer (or none) and are worded alike (for a rare answer, roughly
+    alike). Questions of one form ("capital of …", "invoice 12") are not grouped, because their words or figures differ.
     """
     texts = _drop_boilerplate([_get_wording(item) for item in items])
     material = [_get_material(item) for item in items]
     parents = list(range(len(items)))
-    """A disjoint-set forest: for each item, the index of the item that it is joined to, at first its own."""
+    """For each item, the index of another item of its group, or its own: a disjoint-set forest."""
     for index, other in (*_find_repeats(items, texts, material), *_find_paraphrases(items, texts, material)):
         parents[_find_root(parents, index)] = _find_root(parents, other)
     return [_find_root(parents, index) for index in range(len(parents))]
@@ -221,9 +220,9 @@ def _find_root(parents: Sequence[int], index: int) -> int:
 def _find_repeats(
     items: Sequence[Item], texts: Sequence[str], material: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs of items with the same material that are worded alike, or of which one mostly consists of the other.
+    """Yield pairs of items about the same material where one question equals the other or contains it and little more.
 
-    ``texts`` are wordings without boilerplate, because an instruction that begins every item is not a repeat.
+    ``texts`` are the questions without boilerplate, because an instruction that begins every item is not a repeat.
     """
     first: dict[tuple[object, ...], int] = {}
     starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -299,7 +298,7 @@ def _get_wording(item: Item) -> str:
 
 
 def _drop_boilerplate(texts: Sequence[str]) -> list[str]:
-    """Return the texts without words that most of them share; a text of such words only stays as it is."""
+    """Remove from each text the words that most texts share; keep a text that has no others."""
     if len(texts) < MIN_FOR_BOILERPLATE:
         return list(texts)
     counts = Counter(word for text in texts for word in set(fold(text).split()))
@@ -308,7 +307,7 @@ def _drop_boilerplate(texts: Sequence[str]) -> list[str]:
 
 
 def _compute_quotas(total: int, parts: tuple[int, int, int]) -> dict[str, int]:
-    """Return how many items each split should get, by the largest-remainder method."""
+    """Return how many items each split should get, e.g. 2, 1 and 7 of 10 for "2:1:7" (largest-remainder method)."""
     exact = {split: total * part / sum(parts) for split, part in zip(SPLITS, parts, strict=True)}
     due = {split: math.floor(share) for split, share in exact.items()}
     rest = sorted(SPLITS, key=lambda split: due[split] - exact[split])

@@ -38,9 +38,9 @@ from skillopt_sleep.train.skill_text import (
 )
 
 WITHOUT_BUDGET = 16
-"""How many edits an analyst may propose when there is no edit budget."""
+"""Maximum number of edits that an analyst may propose when the edit budget is switched off."""
 REJECTED_KEPT = 30
-"""The most rejected edits, from the latest on, that later analysts see."""
+"""Maximum number of rejected edits that later analysts are shown; the oldest ones are forgotten."""
 
 
 def train_step(
@@ -52,7 +52,7 @@ def train_step(
     epoch: int,
     step_in_epoch: int,
 ) -> tuple[RunState, dict[str, Any]]:
-    """Run the next step on its batches; return the new state and the record of the step.
+    """Make one training step on its batches; return the run's new state and what ``history.json`` records of the step.
 
     The record has no times and no costs, so equal answers of the models give equal records. Raises ``FatalBackend`` and
     ``BudgetSpent``.
@@ -107,7 +107,10 @@ def train_step(
 def remember_rejected(
     buffer: Sequence[AppliedEdit], edits: Sequence[AppliedEdit], *, before: float, after: float
 ) -> tuple[AppliedEdit, ...]:
-    """Return the buffer with rejected edits added in front, each once, with the change of the selection score."""
+    """Return the rejected edits of earlier steps (``buffer``) with new ones put first, each edit only once.
+
+    Each edit notes how the selection score changed: ``before`` without the rejected edits, ``after`` with them.
+    """
     why = f"rejected: the selection score went from {before:.3f} to {after:.3f} ({after - before:+.3f})"
     new = [replace(edit, status=EditStatus.REJECTED, why=why) for edit in edits if edit.status is EditStatus.APPLIED]
     unique = {(one.edit.op, one.edit.text, one.edit.anchor): one for one in reversed([*new, *buffer])}
@@ -115,12 +118,12 @@ def remember_rejected(
 
 
 def describe_rejected(buffer: Sequence[AppliedEdit]) -> str:
-    """Return the buffer of rejected edits as text, for an environment with analysts of its own."""
+    """Return the rejected edits of earlier steps as a Markdown list, for an environment with analysts of its own."""
     return "\n".join(f"- {describe_edit(edit)} ({edit.why})" for edit in buffer)
 
 
 def batch_folder(step: int, batch: int) -> str:
-    """Return the folder of a batch (from 0) of a step (from 1); the folder of batch 0 is the step's own."""
+    """Return the folder of a step's batch: the step's own for batch 0, a subfolder such as "batch_1" for others."""
     return f"{step_folder(step)}/batch_{batch}" if batch else step_folder(step)
 
 
@@ -149,7 +152,7 @@ def _roll_out(run: Run, state: RunState, batches: Sequence[Sequence[Item]], step
 def _propose(
     run: Run, state: RunState, scheduler: LRScheduler, rolled: Sequence[Sequence[RolloutResult]], *, step: int
 ) -> StepProposal[str]:
-    """Reflect on the results of each batch, and make one candidate of all analyses, as the update mode requires."""
+    """Reflect on the results of each batch, and turn all analyses into one candidate skill, by edits or a rewrite."""
     config, budget = run.config, scheduler.step()
     bound = budget if config.use_edit_budget else None
     aware = config.use_skill_aware_reflection
@@ -192,7 +195,7 @@ def _propose(
 def _reflect(
     run: Run, state: RunState, rolled: Sequence[Sequence[RolloutResult]], lesson: Lesson, *, step: int
 ) -> list[Analysis]:
-    """Return the analyses of each batch, by the environment's own analysts if it has some, else by the trainer's."""
+    """Return what the analysts (the environment's own, or else model calls) propose after each batch's results."""
     analyses: list[Analysis] = []
     for batch, results in enumerate(rolled):
         own = _reflect_in_environment(run, state, results, step=step, folder=batch_folder(step, batch), lesson=lesson)
@@ -218,9 +221,9 @@ def _apply(run: Run, skill: str, edits: Sequence[EditRecord]) -> tuple[str, tupl
 
 
 def _remind(run: Run, state: RunState, made: StepProposal[str], folder: str) -> tuple[RunState, int]:
-    """Add the analysts' reminders to the appendix of the current skill after the gate; return how many are new.
+    """Add the analysts' reminders of overlooked rules to the skill's appendix; return how many are new.
 
-    As in the reference implementation, the gate does not judge reminders by themselves, only with the next candidate.
+    As in the reference implementation this happens after the gate, which sees the reminders only in the next candidate.
     """
     lapses = [lapse for analysis in made.analyses for lapse in analysis.lapses]
     if not lapses:
@@ -234,7 +237,7 @@ def _remind(run: Run, state: RunState, made: StepProposal[str], folder: str) -> 
 def _reflect_in_environment(
     run: Run, state: RunState, results: Sequence[RolloutResult], *, step: int, folder: str, lesson: Lesson
 ) -> tuple[Analysis, ...] | None:
-    """Return the analyses of the environment's own analysts, or None if it has none."""
+    """Return what the environment's ``reflect_batch`` proposes; None when it has none or lets the trainer reflect."""
     reflect = getattr(run.env, "reflect_batch", None)
     if not callable(reflect):
         return None
@@ -270,7 +273,7 @@ def _reflect_in_environment(
 
 
 def _remember(judgement: Judgement, made: StepProposal[str], step: int) -> RunState:
-    """Return the state after the gate, with this step's note and rejected edits, for use by later steps."""
+    """Return the state after the gate's decision, with a note on this step and its rejected edits for analysts."""
     state, before, after = judgement.state, judgement.before, judgement.after
     rejected = judgement.action in {"reject", "undecided"}
     if rejected and before is not None and after is not None and after <= before:

@@ -116,7 +116,7 @@ class SkillOptTrainer:
                 return finish(run, state, history, started=started)
 
     def price(self) -> Price:
-        """Return the estimated highest price of the run, without any call. Raises ``UsageError`` as ``train`` does."""
+        """Return the most calls the run can make and a guess at its tokens, without any call. Raises ``UsageError``."""
         nobody = AskClient(ask=_Nobody())
         with TemporaryDirectory() as folder:  # an environment may write the splits it deals into the run's folder
             set_up(self.env, self.config.to_dict() | {"out_root": folder, "dry_run": True}, nobody, nobody)
@@ -249,7 +249,7 @@ class SkillOptTrainer:
         return state
 
     def _show(self, state: RunState) -> None:
-        """Copy skills and scores from the state to the trainer's public attributes."""
+        """Set the trainer's public attributes, such as ``best_skill``, from the run's state."""
         self.current_skill, self.current_score = state.current_skill, state.current_score
         self.best_skill, self.best_score, self.best_step = state.best_skill, state.best_score, state.best_step
 
@@ -264,13 +264,13 @@ class SkillOptTrainer:
 
 
 def is_stuck(history: Sequence[Mapping[str, Any]], refusals: int) -> bool:
-    """Tell whether the gate refused the last ``refusals`` candidates (0: never); steps without one do not count."""
+    """Tell whether the gate refused the last ``refusals`` candidates (0: never); steps without one are skipped."""
     tried = [record["action"] for record in history if record["action"] != "skip_no_patches"]
     return 0 < refusals <= len(tried) and set(tried[-refusals:]) <= {"reject", "undecided"}
 
 
 class _Nobody:
-    """Takes the place of both models while a run's price is estimated, and refuses every call."""
+    """Stands in for both models while a run's price is estimated, and refuses every call."""
 
     model = ""
 
@@ -289,5 +289,4 @@ def _check_skill(skill: object, most: int) -> None:
 
 
 def _write_line(line: str) -> None:
-    """Write a line to stderr, which keeps it out of the program's output."""
     sys.stderr.write(f"{line}\n")

@@ -46,7 +46,7 @@ HOMES = {
     "results": f"{RESULTS} {GATE} compute_score",
     "skill_text": "skill_hash",
 }
-"""The modules of this program that define the names of the reference implementation."""
+"""For each module of this program, the names of the reference implementation that it defines."""
 PATHS = {
     "": f"AdapterEnv EnvAdapter {LOADERS} {VALUES} {RESULTS} {REFLECTION} {CHATS} {JSON} load_prompt compute_score"
     " skill_hash get_target_backend is_target_exec_backend is_target_chat_backend is_optimizer_chat_backend",
@@ -78,13 +78,13 @@ PATHS = {
     "utils.json_utils": JSON,
     "utils.scoring": "compute_score skill_hash",
 }
-"""By module path of the reference implementation, the names that can be imported from it; "" is this package itself."""
+"""For each module path of the reference implementation, the names to import from it; "" is this package itself."""
 SUBSTITUTES = {
     "get_optimizer_client": "use chat_optimizer, so that the call is counted",
     "set_target_backend": "name the target in [target] of the training file",
     "set_optimizer_backend": "name the optimizer in [optimizer] of the training file",
 }
-"""By name of the reference implementation that does not exist here, what to use instead."""
+"""Names of the reference implementation that do not exist here, each with what to use instead."""
 
 
 def install_modules() -> None:
@@ -100,7 +100,7 @@ def install_modules() -> None:
 
 
 def find_name(path: str, name: str) -> object:
-    """Return what a name of the reference implementation means here. Raises ``ImportError`` naming a substitute."""
+    """Return our object for a name of the reference implementation. Raises ``ImportError`` saying what to use."""
     if name in PATHS[path].split():
         home = next(home for home, names in HOMES.items() if name in names.split())
         found: object = getattr(importlib.import_module(f"{ROOT}.{home}"), name)

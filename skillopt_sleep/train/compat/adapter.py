@@ -132,7 +132,7 @@ class SplitDataLoader(BaseDataLoader):
             self._splits[split] = items[: self.limit] if self.limit else items
 
     def load_raw_items(self, data_path: str) -> list[Item]:
-        """Return all items before they are dealt, from one JSON, JSONL or CSV file or a folder with a single file."""
+        """Return all items to be dealt: those of a JSON, JSONL or CSV file, or of the only file in a folder."""
         path = Path(data_path)
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         if len(files) != 1:
@@ -147,7 +147,7 @@ class SplitDataLoader(BaseDataLoader):
         return read_items(files[0])
 
     def write_split_items(self, split_path: str, items: list[Item]) -> None:
-        """Write the items dealt to one split into the folder from which ``load_split_items`` reads them."""
+        """Write one split's items as ``items.json`` into its folder, where ``load_split_items`` finds them."""
         Path(split_path).mkdir(parents=True, exist_ok=True)
         Path(split_path, "items.json").write_text(json.dumps(items, ensure_ascii=False, indent=2), encoding="utf-8")
 
@@ -184,7 +184,7 @@ class SplitDataLoader(BaseDataLoader):
         seed: int,
         **kwargs: Any,  # noqa: ARG002
     ) -> list[BatchSpec]:
-        """Return the batches of an epoch: all items once, shuffled; any further batches are random draws."""
+        """Return the batches of an epoch: all items once, shuffled; more batches, if asked for, are drawn at random."""
         first = seed + 1000 * epoch
         items, wanted = _shuffle(self.train_items, first), steps_per_epoch * accumulation
         cuts = [items[start : start + batch_size] for start in range(0, len(items), max(1, batch_size))][:wanted]
@@ -194,7 +194,7 @@ class SplitDataLoader(BaseDataLoader):
         ]
 
     def build_train_batch(self, batch_size: int, seed: int, **kwargs: Any) -> BatchSpec:  # noqa: ARG002  published
-        """Return a batch of items drawn without replacement."""
+        """Return a batch of different items drawn at random by ``seed``."""
         items = _shuffle(self.train_items, seed)[:batch_size]
         return BatchSpec("train", "train", seed, len(items), payload=items)
 
@@ -211,9 +211,9 @@ class SplitDataLoader(BaseDataLoader):
         return BatchSpec("eval", split, seed, len(items), payload=items, metadata={"sampling": sampling})
 
     def _resolve_split_output_dir(self, cfg: dict[str, Any]) -> str:
-        """Return the folder to which dealt items are written.
+        """Return the folder for the splits' files: ``split_output_dir``, or else one in the run's folder.
 
-        It lies in the run's own folder if the run only estimates its price.
+        A run that only estimates its price (``dry_run``) writes into its own folder in any case.
         """
         name = f"{cfg.get('env') or 'env'}_{self.split_ratio.replace(':', '-')}_seed{self.split_seed}"
         kept = "" if cfg.get("dry_run") else self.split_output_dir
@@ -262,7 +262,7 @@ class EnvAdapter(ABC):
         return str(item.get("reference_text") or "").strip()
 
     def get_reference_metadata(self, item: Item) -> dict[str, Any]:
-        """Return the names of the item's fields that form its reference text, and the beginning of that text."""
+        """Return which fields of the item make up its reference text, and the first 400 characters of that text."""
         text = self.build_reference_text(item)
         return {"fields": ["reference_text"] if text else [], "preview": text[:400]}
 
@@ -298,7 +298,7 @@ class EnvAdapter(ABC):
         return list(chosen.values())
 
     def build_env_from_batch(self, batch: BatchSpec, **kwargs: Any) -> Any:
-        """Return what ``rollout`` gets for a batch; by default, call ``build_train_env`` or ``build_eval_env``."""
+        """Return what ``rollout`` gets for a batch; by default from ``build_train_env`` or ``build_eval_env``."""
         if batch.phase == "train":
             return self.build_train_env(batch_size=batch.batch_size, seed=batch.seed, **kwargs)
         return self.build_eval_env(env_num=batch.batch_size, split=batch.split, seed=batch.seed, **kwargs)
@@ -316,7 +316,7 @@ class EnvAdapter(ABC):
         """Attempt every item once; return a dict for each, with ``id``, ``hard``, ``soft`` and any other fields."""
 
     def reflect(self, results: list[Row], skill_content: str, out_dir: str, **kwargs: Any) -> list[Row | None]:
-        """Return patches that the analysts propose; by default this program's analysts, with the adapter's prompts."""
+        """Return proposed patches for the results; by default of this program's analysts with the adapter's prompts."""
         names = ("failure_only", "minibatch_size", "edit_budget")
         own = {name: getattr(self, name) for name in names if hasattr(self, name)}
         return run_minibatch_reflect(

@@ -30,9 +30,9 @@ FROM_CONFIG = ("workers", "minibatch_size", "edit_budget", "failure_only", "seed
 MAX_TURNS = ("max_turns", "max_steps")
 """Names of adapter attributes that limit the number of calls in one attempt."""
 SPLIT_NAMES = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
-"""By split, the name under which adapters know the split."""
+"""For each split, its name in the reference implementation, under which an adapter is asked for it."""
 SIZES = {"train": "train_size", "val": "sel_env_num", "test": "test_env_num"}
-"""By split, the config field that gives a simulator's number of attempts."""
+"""For each split, the config field with the number of attempts to make in a simulator, which has no items to count."""
 
 
 def is_adapter(value: object) -> bool:
@@ -41,7 +41,7 @@ def is_adapter(value: object) -> bool:
 
 
 def select_arguments(maker: object, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an adapter class for which the training config has values; {} for any other ``maker``."""
+    """Return the config's values for those arguments that an adapter class takes; {} if ``maker`` is no such class."""
     if not (inspect.isclass(maker) and is_adapter(maker)):
         return {}
     values = {name: config[name] for name in FROM_CONFIG if name in config}
@@ -56,7 +56,7 @@ class _Config(dict[str, Any]):
     """A config whose values an adapter can read by key or by attribute."""
 
     def __getattr__(self, name: str) -> object:
-        """Return the config's value for the key of that name."""
+        """Return the value of a key, so that ``config.seed`` is ``config["seed"]``."""
         if name not in self:
             raise AttributeError(f"the config has no {name!r}{suggest_name(name, self)}")
         return self[name]
@@ -124,7 +124,7 @@ class AdapterEnv(SkillEnv):
             return [str(kind) for kind in self.adapter.get_task_types()]
 
     def calls_of(self, item: Item) -> int:
-        """Return the most calls of an attempt: by the adapter's own ``calls_of``, else by its turn limit, else 1."""
+        """Return the most calls that an attempt makes: what the adapter's ``calls_of`` says, its turn limit, or 1."""
         own = getattr(self.adapter, "calls_of", None)
         bounds = (getattr(self.adapter, name, None) for name in MAX_TURNS)
         with self._run_adapter("calls_of"):
@@ -132,12 +132,12 @@ class AdapterEnv(SkillEnv):
             return max(1, int(found))
 
     def plan_epoch(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
-        """Return the batches that the adapter's loader plans for an epoch, or None if the adapter has no loader."""
+        """Return the items of each batch of an epoch as the adapter's loader plans them; None if it has no loader."""
         with self._run_adapter("plan_train_epoch"):
             return self._batches.plan(epoch=epoch, steps=steps, batch_size=batch_size, seed=seed)
 
     def takes_parts(self, split: str) -> bool:
-        """Tell whether the adapter can roll out a part of a split, because it builds from the items of a batch."""
+        """Tell whether the adapter can try some items of a split alone, not only all of them."""
         own = type(self.adapter).build_env_from_batch is not EnvAdapter.build_env_from_batch
         items = self._items.get(split, [])
         return own and not self._only_whole and not any(item.get("nameless") for item in items)
@@ -149,11 +149,11 @@ class AdapterEnv(SkillEnv):
     def rollout_batch(
         self, *, items: list[Item], skill: str, split: str, seed: int, out_dir: str
     ) -> list[RolloutResult]:
-        """Build the adapter's batch and roll it out; return the results in the order of the items.
+        """Let the adapter try the items; return the results in the order of the items.
 
-        Results of lost calls that the adapter hid are marked unmeasured. If a lost call ended the rollout, return only
-        unmeasured results for the items concerned. Raise the call's error if these items are unknown, or if the adapter
-        cannot roll out the other items alone.
+        A result that hides a lost call is marked unmeasured. If a lost call ended the rollout, return only unmeasured
+        results for the items that it was about. Raise the call's error if these are unknown, or if the adapter cannot
+        try the other items alone.
         """
         Path(out_dir).mkdir(parents=True, exist_ok=True)
         whole = len(self._items.get(split, items))
@@ -187,9 +187,9 @@ class AdapterEnv(SkillEnv):
     def reflect_batch(
         self, *, results: list[RolloutResult], skill: str, out_dir: str, **given: object
     ) -> list[RawPatch] | None:
-        """Return the patches of the adapter's own reflection.
+        """Return the patches that the adapter's own ``reflect`` proposes.
 
-        Return None if the adapter has no reflection of its own, so that the trainer's analysts reflect.
+        Return None if the adapter neither overrides it nor has analysts' prompts: the trainer's analysts then reflect.
         """
         adapter = self.adapter
         inherited = type(adapter).reflect is EnvAdapter.reflect
@@ -208,7 +208,7 @@ class AdapterEnv(SkillEnv):
         return [patch for found in patches if (patch := _read_patch(found, self.name)) is not None]
 
     def _read(self, rows: Sequence[Any], items: Sequence[Item], out_dir: Path) -> list[RolloutResult]:
-        """Convert the adapter's rows to results; drop rows for unknown items if every known item has a result."""
+        """Convert the adapter's dicts to results; drop those for unknown items if every known item has a result."""
         known = {str(item["id"]): item for item in items}
         results = []
         for row in rows:
@@ -243,9 +243,10 @@ class AdapterEnv(SkillEnv):
 
     @contextmanager
     def _run_adapter(self, what: str, log: CallLog | None = None) -> Iterator[None]:
-        """Send the adapter's chat calls to this run's clients on entering; restore the former route on leaving.
+        """In a ``with`` block, send the adapter's chat calls to this run's clients.
 
-        An exception of the adapter's code is raised as a one-line error, or as the error of a lost call.
+        An exception of the adapter's code is raised as a one-line error, or as the error of the lost call that caused
+        it.
         """
         log = log or CallLog(self._clients, self._cfg)
         with current.use(log):
@@ -258,7 +259,7 @@ class AdapterEnv(SkillEnv):
 
 
 class Batches:
-    """Plans and builds the batches of one adapter.
+    """Asks an adapter's loader for batches, and turns them into what the adapter's ``rollout`` takes.
 
     A loader may store in a batch's metadata what its adapter needs. So batches come from the loader whenever it has one
     with the requested items: planned for the epoch, or built for the split. A part of a batch keeps the metadata; lists
@@ -289,7 +290,7 @@ class Batches:
         return planned if all(planned) else None
 
     def build(self, items: Sequence[Item], split: str, seed: int, *, whole: int) -> object:
-        """Build the object that the adapter's rollout gets for these items; ``whole`` is the size of the split."""
+        """Build the object that ``rollout`` gets for these items; ``whole`` is the number of items in the split."""
         adapter, called = self._adapter, SPLIT_NAMES.get(split, split)
         loader = adapter.get_dataloader()
         if loader is None and split == "train":
@@ -308,7 +309,7 @@ class Batches:
 
 
 def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
-    """Return a batch reduced to these items.
+    """Return a batch with only these items, and with the metadata of only these items.
 
     If the batch lacks some of the items, return a batch of the items without metadata.
     """
@@ -333,7 +334,7 @@ def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
 
 
 def _get_items(payload: object) -> list[Item] | None:
-    """Return the items of a batch, or None unless all of them are dicts with an id."""
+    """Return the items that a batch holds; None unless all are dicts with an id, which a simulator's are not."""
     if not isinstance(payload, list | tuple):
         return None
     items = [item for item in payload if isinstance(item, dict) and item.get("id") is not None]
@@ -341,7 +342,7 @@ def _get_items(payload: object) -> list[Item] | None:
 
 
 def _make_placeholders(prefix: str, size: int) -> list[Item]:
-    """Return items that stand for the attempts of a simulator, which has no items of its own."""
+    """Return items without content, one per attempt, for a simulator, which has no items of its own."""
     return [{"id": f"{prefix}-{number:04d}", "nameless": True} for number in range(1, size + 1)]
 
 
@@ -350,7 +351,7 @@ def _list_ids(items: Sequence[Item]) -> tuple[str, ...]:
 
 
 def _read_patch(reply: object, name: str) -> RawPatch | None:
-    """Return a patch from one value of the adapter's reflection, or None if the value proposes nothing."""
+    """Return the patch in one value that the adapter's ``reflect`` returned; None if it proposes nothing."""
     if reply is None or isinstance(reply, RawPatch):
         return reply
     if not isinstance(reply, Mapping):
@@ -366,10 +367,9 @@ def _read_patch(reply: object, name: str) -> RawPatch | None:
 
 
 def _select_reflection_rows(results: Sequence[RolloutResult]) -> list[Row]:
-    """Return the adapter's own rows of measured attempts.
+    """Return the dicts that the adapter's ``rollout`` returned for measured attempts, as its ``reflect`` expects them.
 
-    If an item has several attempts, the conversation is added to each row, because the adapter's files keep only one
-    attempt.
+    If an item has several attempts, each dict gets its conversation, because the adapter's files keep only one.
     """
     measured = [result for result in results if not result.call_error]
     several = len({result.id for result in measured}) < len(measured)

@@ -28,9 +28,9 @@ Row: TypeAlias = dict[str, Any]
 ENVIRONMENTS = "skillopt_sleep.train.compat.envs"
 """The package name under which environments that consist of several modules are imported."""
 TELLING = 12
-"""The fewest characters a text of an item needs to identify that item from anywhere in a prompt."""
+"""A text of an item that is quoted anywhere in a prompt identifies the item if it has at least so many characters."""
 SHORTEST = 3
-"""The fewest characters a text of an item needs to identify that item as a whole line of a prompt."""
+"""A text of an item that is a whole line of a prompt identifies the item if it has at least so many characters."""
 
 
 def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
@@ -85,7 +85,7 @@ chat_optimizer, chat_optimizer_messages = _make_chat("optimizer"), _make_chat_me
 
 
 def load_prompt(name: str, env: str | None = None) -> str:
-    """Return a prompt by name, from ``prompts/`` beside the calling file if ``env`` is given, else from this program.
+    """Return the text of a prompt: ``prompts/NAME.md`` beside the calling file if ``env`` is given, else one of ours.
 
     Of this program's own prompts, only the system part is returned. Raises ``FileNotFoundError`` naming the places.
     """
@@ -107,7 +107,7 @@ def load_prompt(name: str, env: str | None = None) -> str:
 
 
 def extract_json(text: object) -> Any:
-    """Return the JSON value in a model's reply: the whole reply, the content of a code fence, or the largest object.
+    """Return the JSON value in a model's reply: all of it, the content of a code fence, or the largest object in it.
 
     Return None if the reply contains no JSON.
     """
@@ -118,7 +118,7 @@ def extract_json(text: object) -> Any:
 
 
 def extract_json_array(text: object) -> list[Any] | None:
-    """Return the JSON array in a model's reply, found as by ``extract_json``, or None if there is no array."""
+    """Return the JSON array in a model's reply, found as by ``extract_json``; None if what is found is no array."""
     found = extract_json(text)
     return found if isinstance(found, list) else None
 
@@ -144,11 +144,11 @@ class Loss:
 
 @dataclass(slots=True)
 class CallLog:
-    """The calls of one piece of an adapter's work: the clients that answer, the running calls, and the lost calls."""
+    """The model calls made during one call of an adapter's method: which of them are running, and which were lost."""
 
     clients: dict[str, ChatClient]
     config: Mapping[str, Any] = field(default_factory=dict)
-    """The run's config in the form in which the adapter got it."""
+    """The run's config as the adapter got it, under the reference implementation's names."""
     running: list[Call] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -189,7 +189,7 @@ class CallLog:
             return [*self.losses, *(Loss(error=late, call=call, at=time.monotonic()) for call in self.running)]
 
     def find_gravest_error(self, error: SleepError) -> SleepError:
-        """Return the error to report: of a lost call that ends the run, else of any lost call, else ``error``."""
+        """Return the lost calls' error that ends the run, or else any of theirs; ``error`` if no call was lost."""
         errors = [loss.error for loss in self.lost()]
         return next((one for one in errors if not isinstance(one, TransientBackend)), next(iter(errors), error))
 
@@ -203,7 +203,7 @@ class _Current:
 
     @contextmanager
     def use(self, log: CallLog) -> Iterator[None]:
-        """Route the chat functions to the clients of ``log`` on entering; restore the former route on leaving."""
+        """In a ``with`` block, let the chat functions ask the clients of ``log``; afterwards those asked before it."""
         with self._turn:
             before, self._log = self._log, log
             try:
@@ -221,14 +221,14 @@ class _Current:
         return self._log.client(role)
 
     def refuse(self, role: str, why: str) -> UsageError:
-        """Return an error for a request that no run can serve; it ends the run even if the adapter catches it."""
+        """Return the error for an unsupported request; it ends the run even if the adapter catches it."""
         error = UsageError(why)
         with self._log.lock:
             self._log.losses.append(Loss(error=error, call=Call(role=role, system="", user=""), at=time.monotonic()))
         return error
 
     def chat(self, role: str, messages: Sequence[Row], stage: str, limit: int, options: Row) -> tuple[str, Row]:
-        """Make one call; a conversation of several turns is sent as one text, with the roles as headings."""
+        """Ask a role's model once; a conversation of several turns is sent as one text, with speakers as headings."""
         log = self._log
         client = log.client(role)
         system = "\n\n".join(get_message_text(turn) for turn in messages if turn.get("role") == "system")
@@ -245,7 +245,7 @@ current = _Current()
 
 
 def get_message_text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message, whose content may be a list of parts."""
+    """Return the text of a message; a content of several parts, as for pictures, is joined."""
     content = message.get("content")
     if isinstance(content, list):
         return "\n".join(str(part.get("text") or "") if isinstance(part, Mapping) else str(part) for part in content)
@@ -253,9 +253,9 @@ def get_message_text(message: Mapping[str, Any]) -> str:
 
 
 def mark_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: Sequence[Item]) -> None:
-    """Mark as unmeasured every result that a lost call affected.
+    """Mark as unmeasured every result that rests on a lost call, which the adapter may have scored as a wrong answer.
 
-    A lost call affects the results that quote its error, else the results of the items its prompt was about. Raises the
+    These are the results that quote the call's error, or else those of the items that its prompt was about. Raises the
     error of a lost call that ends the run, or that belongs to no known item; then the whole batch is unmeasured.
     """
     texts = _find_distinctive_texts(results, items)
@@ -271,7 +271,7 @@ def mark_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: S
 
 
 def find_lost_items(lost: Sequence[Loss], items: Sequence[Item]) -> list[RolloutResult]:
-    """Return an unmeasured result for each item that a lost call was about; [] if one call's item is unknown."""
+    """Return an unmeasured result for each item that a lost call was about; [] if some call's item cannot be found."""
     texts, errors = _find_distinctive_texts((), items), dict[str, SleepError]()
     for loss in lost:
         names = _find_subject(loss, texts)
@@ -282,7 +282,7 @@ def find_lost_items(lost: Sequence[Loss], items: Sequence[Item]) -> list[Rollout
 
 
 def _find_distinctive_texts(results: Sequence[RolloutResult], items: Sequence[Item]) -> dict[str, set[str]]:
-    """Return, by item id, the texts of the item's fields and results that no other item has and a prompt may quote."""
+    """Return, by item id, the texts that only this item or its result has, so that a prompt quoting one is about it."""
     known: dict[str, set[str]] = {}
     rows: list[tuple[str, Mapping[str, object]]] = [(str(item["id"]), item) for item in items]
     rows += [(result.id, {"asked": result.question, "task": result.task_description}) for result in results]
@@ -294,7 +294,7 @@ def _find_distinctive_texts(results: Sequence[RolloutResult], items: Sequence[It
 
 
 def _find_subject(loss: Loss, known: Mapping[str, set[str]]) -> set[str]:
-    """Return the ids of the items quoted most in the user prompt, else in the system prompt, else an empty set."""
+    """Return the ids of the items that a lost call was about: those its prompt quotes most; none if it quotes none."""
     for prompt in (loss.call.user, loss.call.system):
         lines = {line.strip() for line in prompt.splitlines()}
         shares = {

@@ -19,23 +19,23 @@ from skillopt_sleep.train.compat.chats import Row, chat_target, chat_target_mess
 
 SKILL_FILE = "SKILL.md"
 FILE_CHARS, WORKSPACE_CHARS = 20_000, 100_000
-"""The most characters of one file, and of all files of a workspace together, that are shown to the target."""
+"""Maximum characters of one file, and of all files of a workspace together, that are put into the target's prompt."""
 CODEX_OPTIONS = ("path", "profile", "sandbox", "approval_policy", "reasoning_effort")
 CODEX_SWITCHES = ("network_access", "web_search", "use_sdk")
 
 
 def get_target_backend() -> str:
-    """Return the config's ``target_backend`` (set it in ``extras``), ``openai_chat`` by default."""
+    """Return the ``target_backend`` in the config's ``extras``, such as "codex_exec"; "openai_chat" by default."""
     return str(current.config.get("target_backend") or "openai_chat")
 
 
 def is_target_exec_backend() -> bool:
-    """Tell whether ``target_backend`` ends in ``_exec``; if so, adapters lay out workspaces for ``run_target_exec``."""
+    """Tell whether the target is an agent (``target_backend`` ends in "_exec"), for which adapters fill a workspace."""
     return get_target_backend().endswith("_exec")
 
 
 def is_target_chat_backend() -> bool:
-    """Tell whether the adapter should ask the target through ``chat_target``."""
+    """Tell whether the target is a chat model, which an adapter asks through ``chat_target``."""
     return not is_target_exec_backend()
 
 
@@ -45,7 +45,7 @@ def is_optimizer_chat_backend() -> bool:
 
 
 def get_codex_exec_config() -> dict[str, str | bool | int]:
-    """Return the config's ``codex_exec_`` values by name without that prefix; the defaults are "" and False."""
+    """Return the config's options for Codex, such as ``codex_exec_sandbox`` as "sandbox"; "" or False if not set."""
     defaults: dict[str, str | bool | int] = dict.fromkeys(CODEX_OPTIONS, "") | dict.fromkeys(CODEX_SWITCHES, False)
     given = {name: current.config.get(f"codex_exec_{name}") for name in defaults}
     return defaults | {name: value for name, value in given.items() if value is not None}
@@ -105,7 +105,7 @@ def run_target_exec(
     full_auto: bool | None = None,  # noqa: ARG001
     allow_file_edits: bool = False,
 ) -> tuple[str, str]:
-    """Ask the target with the workspace's files in the prompt; return the answer twice, as answer and as raw record.
+    """Ask the target, with the workspace's files in the prompt; return the answer, and again as the agent's log.
 
     Raises ``UsageError`` for pictures and for tasks that edit files, because the target is asked in text only.
     """
@@ -130,7 +130,7 @@ class _Tracker:
     """A token counter that counts nothing, because the run's ledger records the tokens of every call."""
 
     def record(self, *_given: object, **_named: object) -> None:
-        """Do nothing."""
+        """Do nothing, whatever tokens are reported."""
 
     def summary(self) -> dict[str, int]:
         """Return an empty summary."""

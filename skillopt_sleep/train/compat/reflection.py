@@ -1,6 +1,6 @@
 """The reflection functions of the reference implementation, for adapters that reflect by themselves.
 
-This program's analysts do the work, on the rows that an adapter returns and ``predictions/ID/conversation.json``.
+This program's analysts do the work; they see the adapter's results and ``predictions/ID/conversation.json``.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ PART_CHARS = {
     "system": 2_000,
     "said": 500,
 }
-"""The most characters that are shown of each part of a turn, by the part's name."""
+"""For each part of a turn, such as "obs" (a command's output), the maximum characters that an analyst is shown."""
 REFERENCE_CHARS, PROMPT_CHARS = 4_000, 3_000
 PROMPT_FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
-"""By field of a result, the file beside the conversation in which adapters write that field's text."""
+"""Fields of a result that adapters leave in files beside the conversation, each with the file's name."""
 
 
 def run_minibatch_reflect(
@@ -65,7 +65,7 @@ def run_minibatch_reflect(
     """Let the analysts reflect on the results; return their patches, which are also written to ``patches_dir``.
 
     The conversation of a result that has none is read from ``prediction_dir``. With ``skill_aware_reflection`` (None:
-    as the run is configured) patches may have ``appendix_notes``. Raises ``UsageError`` for a mode without edits.
+    as the config says) patches may have ``appendix_notes``. Raises ``UsageError`` if ``update_mode`` makes no edits.
     """
     check_mode(update_mode)
     run = current.config
@@ -104,7 +104,7 @@ def run_error_analyst_minibatch(
     meta_skill_context: str = "",
     update_mode: str = "patch",
 ) -> Row | None:
-    """Show one analyst the results as failures, whatever their scores; return the analyst's patch, or None."""
+    """Show one analyst the results as failures, whatever their scores; return its patch, or None without one."""
     return _analyse_once(0.0, **locals())
 
 
@@ -120,19 +120,19 @@ def run_success_analyst_minibatch(
     meta_skill_context: str = "",
     update_mode: str = "patch",
 ) -> Row | None:
-    """Show one analyst the results as successes, whatever their scores; return the analyst's patch, or None."""
+    """Show one analyst the results as successes, whatever their scores; return its patch, or None without one."""
     return _analyse_once(1.0, **locals())
 
 
 def fmt_trajectory(conversation: list[Row], max_chars: int = 12_000) -> str:
-    """Return a conversation as text, one line for each message or action, without the middle if it is too long."""
+    """Return a conversation as text, a line per message or action; beyond ``max_chars``, the middle is left out."""
     text = "\n".join(line for turn in conversation for line in _format_turn(turn))
     half = max_chars // 2
     return text if len(text) <= max_chars else f"{text[:half]}\n...[middle left out]...\n{text[-half:]}"
 
 
 def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
-    """Return the conversations in ``prediction_dir`` as one text, each below a heading with facts about its result."""
+    """Return the items' conversations as one text; each has a heading with its task, score and reason for failing."""
     shown = []
     for number, row in enumerate(items, start=1):
         result = read_row({"hard": 0, "soft": 0} | row, None, Path(prediction_dir))
@@ -143,7 +143,7 @@ def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
 
 
 def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path) -> RolloutResult:
-    """Return an adapter's row as a result, completed from its item and from the files that the adapter wrote."""
+    """Return a dict of an adapter as a result; what it lacks is taken from its item and the adapter's files."""
     item = (known or {}).get(str(row.get("id")) if isinstance(row, Mapping) else "")
     result = check_result(dict(row) if isinstance(row, Mapping) else row, item)
     folder = prediction_dir / result.id
@@ -160,9 +160,9 @@ def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path
 
 
 def convert_to_plain_row(row: Mapping[Any, Any], where: str) -> Row:
-    """Return a row as plain JSON: numbers of other libraries become numbers, other objects become text.
+    """Return a dict of an adapter with plain JSON values: numpy numbers become numbers, other objects become text.
 
-    The row is then the same before and after a restart. Raises ``UsageError`` for a row that JSON cannot represent.
+    So a resumed run gets it back from disk unchanged. Raises ``UsageError`` for values that JSON cannot hold.
     """
 
     def simplify(value: object) -> object:
@@ -218,7 +218,7 @@ def _reflect(
 
 
 def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_budget: int, **given: Any) -> Row | None:
-    """Ask one analyst about all items with this score; return the patch it proposes, or None."""
+    """Ask one analyst about all items, each given this score; return the patch it proposes, None if there is none."""
     check_mode(given["update_mode"])
     contexts = ("step_buffer_context", "rejection_context", "trajectory_memory_context")
     read = [read_row({"hard": score, "soft": score} | row, None, Path(prediction_dir)) for row in items]
@@ -295,7 +295,7 @@ def _format_turn(turn: object) -> list[str]:
 
 
 def check_mode(update_mode: str) -> None:
-    """Raise ``UsageError`` for a mode in which analysts do not propose edits."""
+    """Raise ``UsageError`` for an update mode in which analysts rewrite the skill instead of proposing edits."""
     if update_mode not in {"patch", "rewrite_from_suggestions"}:
         raise UsageError(
             f"update_mode {update_mode!r} is not available in functions that return edits; the trainer has"

@@ -118,10 +118,10 @@ def run_slow_update(
     comparison_pairs: list[Row] | None = None,
     system_prompt: str | None = None,
 ) -> Row | None:
-    """Let the optimizer write guidance from attempts at the same items under two skills; return None if it is unusable.
+    """Let the optimizer write guidance from attempts at the same items under two skills; None if it is unusable.
 
-    ``comparison_pairs`` (rows with ``prev`` and ``curr``) replace the two lists of results. Raises ``FatalBackend`` and
-    ``BudgetSpent``.
+    ``comparison_pairs``, dicts with the results ``prev`` and ``curr``, replace ``results_prev`` and ``results_curr``.
+    Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     if comparison_pairs:
         sides = [_read_pair(pair) for pair in comparison_pairs]
@@ -145,7 +145,7 @@ def run_meta_skill(
     prev_meta_skill_content: str = "",
     system_prompt: str | None = None,
 ) -> Row | None:
-    """Let the optimizer rewrite its own notes after a change of the skill; return None if they are unusable.
+    """Let the optimizer rewrite its own notes after a change of the skill; None if what it wrote is unusable.
 
     Raises ``FatalBackend`` and ``BudgetSpent``.
     """
@@ -170,7 +170,10 @@ def _add_notes(skill: str, notes: str) -> str:
 
 
 def _read_pair(pair: Mapping[str, Any]) -> Sequence[Row]:
-    """Return a pair's two rows: its ``prev`` and ``curr``, or rows made from its ``prev_hard`` and ``curr_hard``."""
+    """Return the result before and the result after a change from a pair ``{"prev": {…}, "curr": {…}}``.
+
+    ``{"prev_hard": 0, "curr_hard": 1}`` is understood too.
+    """
     rest = {key: value for key, value in pair.items() if key not in {"prev", "curr"}}
     return [
         rest | ({"hard": pair.get(f"{side}_hard")} if f"{side}_hard" in pair else {}) | dict(pair.get(side) or {})

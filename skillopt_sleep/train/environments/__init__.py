@@ -82,9 +82,9 @@ def load_environment(
 def make_environment(
     maker: object, options: Mapping[str, Json], where: str, *, config: Mapping[str, Any] | None = None
 ) -> SkillEnv:
-    """Return the environment that a class or function makes from options; an adapter also gets values of ``config``.
+    """Make an environment by calling a class or function with options; an adapter also gets fitting ``config`` values.
 
-    Raises ``UsageError`` naming an unknown option.
+    Raises ``UsageError`` that begins with ``where``, for an unknown option or an error of the class or function.
     """
     if not callable(maker):
         if options:
@@ -127,7 +127,7 @@ def load_split(env: SkillEnv, split: str) -> list[Item]:
 
 
 def roll_out(env: SkillEnv, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
-    """Attempt one item, and return the checked result.
+    """Let the environment try one item under a skill; return the result after checking its id and scores.
 
     Raises what the client raises, and ``UsageError`` for a mistake of the environment.
     """
@@ -150,7 +150,7 @@ def run_rollout(
     verbose: bool = False,
     stage_label: str = "rollout",
 ) -> list[RolloutResult]:
-    """Attempt every item once, without the ledger, retries and caps of a run; return the results in the items' order.
+    """Try every item once, outside of a run (no ledger, retries or caps); return the results in the items' order.
 
     An attempt that lost a call is returned as unmeasured. Raises what ``roll_out`` raises, and ``FatalBackend``.
     """
@@ -203,7 +203,7 @@ class _DuckTypedEnv(SkillEnv):
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Import a file under a unique name, with its folder and the folder above on the import path meanwhile.
+    """Import a file under a unique name; meanwhile, modules in its folder and in the one above can be imported too.
 
     A file of a package is imported as ``compat.envs.FOLDER.FILE``, so that relative imports and imports by that full
     name work.
@@ -232,14 +232,14 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _is_in_package(path: Path) -> bool:
-    """Tell whether a file belongs to a package: by ``__init__.py`` beside it, or by imports that need a package."""
+    """Tell whether a file belongs to a package: ``__init__.py`` is beside it, or it has relative imports."""
     if not (path.parent.name.isidentifier() and path.stem.isidentifier()):
         return False
     return (path.parent / "__init__.py").is_file() or bool(_PACKAGED.search(path.read_text("utf-8", "replace")))
 
 
 def _import_from_package(path: Path) -> ModuleType:
-    """Import a file as a module of its folder, after forgetting any other folder of that name imported before."""
+    """Import a file as a module of the package that is its folder; another folder of that name is forgotten first."""
     package = f"{ENVIRONMENTS}.{path.parent.name}"
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
         del sys.modules[name]
@@ -251,7 +251,7 @@ def _import_from_package(path: Path) -> ModuleType:
 
 
 def _find_in_module(module: ModuleType, name: str, path: Path) -> object:
-    """Return what a module defines: the requested name, ``ENVIRONMENT``, or the only environment class in its file."""
+    """Return what a module defines under ``name``; without one, its ``ENVIRONMENT`` or its only environment class."""
     if name:
         if not hasattr(module, name):
             raise UsageError(f"{path} has no {name!r}{suggest_name(name, vars(module))}")

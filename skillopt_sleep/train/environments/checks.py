@@ -74,7 +74,7 @@ class ChecksEnv(SkillEnv):
         self._optimizer = optimizer_client
 
     def traits(self) -> dict[str, Any]:
-        """Return the options that change a run's scores, judges' options included; items have a digest of their own."""
+        """Return the options that change a run's scores, judges' options included, for the run's identity."""
         judges = {"judges": digest_of(self._configured)} if self._configured else {}
         return {"show_checks": self._show_checks, **judges}
 
@@ -89,7 +89,7 @@ class ChecksEnv(SkillEnv):
         return [msgspec.to_builtins(task) for task in self._splits[split]]
 
     def get_task_types(self) -> list[str]:
-        """Return the kinds of references that the tasks have."""
+        """Return the kinds of references among the tasks, such as "exact" or "rubric"."""
         return list(dict.fromkeys(_get_task_type(task) for task in self._tasks.values()))
 
     def calls_of(self, item: Item) -> int:
@@ -146,7 +146,7 @@ def _read_tasks(path: Path) -> tuple[TaskRecord, ...]:
 
 
 def _deal(tasks: Sequence[TaskRecord], ratio: str, seed: int) -> dict[str, tuple[TaskRecord, ...]]:
-    """Deal groups of near-duplicate tasks by ratio; a group pinned to several splits goes to the one nearest test."""
+    """Deal groups of near-duplicate tasks by ratio; one whose tasks name several splits goes to the latest of them."""
     parse_ratio(ratio)
     pins: dict[str, Split] = {}
     sealed = list(Split)

@@ -30,9 +30,9 @@ from skillopt_sleep.train.splits import (
 )
 
 Scorer: TypeAlias = Callable[[str, Item], float | tuple[float, float]]
-"""A function that scores an answer to an item: it returns (hard, soft), or soft alone (right from ``pass_at`` on)."""
+"""Scores an answer to an item: returns (hard, soft), or soft alone, which counts as right from ``pass_at`` on."""
 WRONG = "I do not know."
-"""A wrong answer with which every scoring function is tried before the run."""
+"""A wrong answer on which every scoring function is tried before the run, to find its mistakes for free."""
 
 
 class SimpleQAEnv(SkillEnv):
@@ -85,7 +85,7 @@ class SimpleQAEnv(SkillEnv):
         return self._initial_skill
 
     def traits(self) -> dict[str, Any]:
-        """Return the options that change a score; the items are not among them."""
+        """Return the options that change a score, for the run's identity; the items are not among them."""
         return {
             "scoring": self._scoring,
             "tolerance": self._tolerance,
@@ -134,7 +134,7 @@ class SimpleQAEnv(SkillEnv):
         )
 
     def _score(self, text: str, item: Item) -> tuple[float, float, str]:
-        """Return the hard score, the soft score, and the reason if the answer is wrong."""
+        """Return hard score, soft score, and in words why the answer got them."""
         if not callable(self._scoring):
             score = score_answer(text, self._make_expected(item))
             return score.hard, score.soft, score.rationale
@@ -163,7 +163,7 @@ class SimpleQAEnv(SkillEnv):
         )
 
     def _check(self) -> None:
-        """Raise ``UsageError`` for an item that could never be scored; call a scoring function once on every item."""
+        """Raise ``UsageError`` for an item that could never be scored; try a user's scoring function on every item."""
         check_ids(
             self._list_items(), [f"{split}[{index}]" for split in SPLITS for index in range(len(self._splits[split]))]
         )
@@ -237,7 +237,7 @@ def _read_choices(item: Item) -> Mapping[str, str]:
 
 
 def _describe_overlap(given: Splits) -> tuple[str, ...]:
-    """Return notes on near-duplicates in different splits of the given lists; the lists are used as they are."""
+    """Return notes on questions that occur in two of the user's own lists; the lists are used unchanged."""
     try:
         check_ids([item for split in SPLITS for item in given[split]], "items")
         return tuple(note.replace("left out", "kept, though") for note in remove_repeats(given).notes)
