@@ -105,7 +105,7 @@ class Position(Struct, frozen=True, kw_only=True):
 
     @property
     def chance(self) -> float:
-        """The chance that a judge without a bias for one place prefers first or second answers at least as often."""
+        """The chance that a judge without position bias splits its preferences at least this unevenly (binomial)."""
         return chance_as_uneven(self.first, self.second)
 
 

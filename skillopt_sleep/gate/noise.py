@@ -172,8 +172,7 @@ def measure_noise(
 def _group_repeats(replays: Iterable[BaseReplay]) -> tuple[list[list[BaseReplay]], list[list[BaseReplay]]]:
     """Group the replays of a task under equal documents: those within a night, and the first ones of all nights.
 
-    Each group has two or more replays, in order of time. Groups within a night hold only val replays, because equal
-    answers to training tasks are judged only once.
+    Each group has two or more replays. Within a night only val replays count: equal training answers are judged once.
     """
     groups: defaultdict[tuple[str, str, str, str], list[BaseReplay]] = defaultdict(list)
     for replay in replays:
@@ -226,9 +225,8 @@ def _mean(values: Sequence[float]) -> float:
 def smallest_detectable_gain(differ: float, tasks: int, k: int, *, nights: int = 1) -> int | None:
     """Return the smallest gain in percentage points that is accepted with a chance of ``RELIABLY``; None if none is.
 
-    ``differ`` is how often two replays under the same documents differ, ``k`` the score that accepts an edit. Each
-    night replays ``tasks`` tasks; after its first night an edit gets only half of them, because others are tried too.
-    Over all nights an edit gets at most ``PAIRS_A_LIFE`` pairs.
+    ``differ`` is how often two replays under the same documents differ, ``k`` the score that accepts an edit. The first
+    night replays ``tasks`` tasks; later an edit gets half of them, because others are tried too.
     """
 
     def reliable(points: int) -> bool:

@@ -151,7 +151,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
     @property
     def you_said_so(self) -> str:
-        """A clause on a rule from a standing wish, if always followed: "followed where you said it; worse at ..."."""
+        """A clause about a standing wish that was always followed: "followed where you said it; worse at...", or ""."""
         tried, heeded = self.own
         if not (self.wished and 0 < tried == heeded and self._is_harmless):
             return ""

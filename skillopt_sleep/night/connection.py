@@ -1,4 +1,4 @@
-"""Connects a night to its models: checks the backends, sends every call through ``calls``, and ends running calls."""
+"""Connects a night to its models: checks the backends, routes each call through ledger and caps, ends running calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Probed(Struct, frozen=True, kw_only=True):
-    """The health of every role's backend."""
+    """What a check without model calls found about the backends of both roles: installed, logged in and ready."""
 
     backends: tuple[BackendHealth, ...]
 
@@ -39,12 +39,12 @@ class Probed(Struct, frozen=True, kw_only=True):
 
 
 def probe(connection: Connection) -> Probed:
-    """Check the backends of both roles without a model call."""
+    """Check the backends of target and optimizer without a model call."""
     return Probed(backends=connection.probe())
 
 
 def read_health(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:
-    """Return the health of each role's backend, found without a model call."""
+    """Return for the backend of each role whether it is ready and logged in, and its version; no model is called."""
     found = []
     for role, backend in backends.items():
         health = backend.probe()
@@ -64,7 +64,7 @@ def read_health(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:
 
 
 class NightConnection:
-    """The ``Connection`` of a night: two backends that share one budget, one limit and one circuit breaker."""
+    """The connection of a night to its models; the backends of both roles share the caps and the parallel slots."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Consolidates a night and concludes it: proposes rules for each document, tries every rule, stages what is proven.
+"""Proposes rules for each document, tries every rule, and stages what is proven; then ends the night.
 
-Accepted rules that wait for adoption are part of the base: they are not paid for or counted again. Concluding scores an
-adopted change on the sealed tasks, stages the proposal and audits the measurement; none of these changes the verdict.
-An adopted change is scored once, because repeated looks at a test end in fitting it.
+Rules accepted earlier that wait for adoption count as part of the documents: they are not paid for or tried again. At
+the end the night scores an adopted change on the sealed tasks, stages the proposal and estimates the noise of its
+measurement; none of these changes the verdict. An adopted change is scored once: who looks at a test often fits it.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def consolidate(
 ) -> Consolidated:
     """Propose rules for each document, then try the new and the waiting rules, each on top of what is accepted.
 
-    ``rejected`` edits are shown to the analysts where they reveal nothing about validation. ``closed`` rules come back
-    only with new evidence. ``accepted`` edits of an earlier night wait for adoption; with ``restage`` their proposal no
-    longer fits the files, so they are proposed anew. ``calls_left``: see ``TrialRunner``. Without validation tasks
-    nothing could be decided, so nothing is spent, unless the gate is off. Raises ``FatalBackend`` and, when nothing was
-    tried, ``BudgetSpent``: all replies paid for are in the ledger.
+    The models that propose rules see the ``rejected`` edits, unless these reveal validation tasks. ``closed`` rules
+    come back only with new evidence. ``accepted`` edits of an earlier night wait for adoption; with ``restage`` their
+    proposal no longer fits the files, so they are proposed anew. ``calls_left`` returns how many calls the trials may
+    still make. Without validation tasks nothing could be decided, so nothing is spent, unless the gate is off. Raises
+    ``FatalBackend`` and, when nothing was tried, ``BudgetSpent``: all replies paid for are in the ledger.
     """
     current, carried, notes = _apply_accepted(baseline, accepted if plan.gate_mode is GateMode.PAIRED else ())
     on = find_base(current, models, plan)
@@ -114,7 +114,7 @@ def _propose_all(
     night: str,
     on: Base,
 ) -> tuple[list[DocumentStep], list[PendingEdit], str]:
-    """Propose rules for each document in turn; return reflections, new rules, and the cap that ended the work or ""."""
+    """Propose rules for each document; return the step of each, the new rules, and a sentence if a cap ended this."""
     steps: list[DocumentStep] = []
     new: list[PendingEdit] = []
     can_learn = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
@@ -155,9 +155,9 @@ def _apply_accepted(
 def _choose_waiting(
     pending: Sequence[PendingEdit], plan: ConsolidatePlan, pools: Pools, on: Base
 ) -> tuple[list[PendingEdit], list[PendingEdit], list[Dropped]]:
-    """Return three lists of rules: those that can be tried tonight, those on hold, and those that are given up.
+    """Return three lists of undecided rules: those for tonight, those on hold, and those given up as hopeless.
 
-    Only the paired gate continues a tally, and a rule of another scope waits for a night of that scope.
+    Only the paired gate continues a tally, and a rule learnt for one project (its scope) waits for a night of it.
     """
     if plan.gate_mode is not GateMode.PAIRED or not pools.val:
         return [], list(pending), []
@@ -183,7 +183,7 @@ def _accept_untested(new: Sequence[PendingEdit], runner: TrialRunner) -> list[Do
 
 
 def _carry(carried: Sequence[AppliedEdit]) -> tuple[DocumentStep, ...]:
-    """Return a step for each rule of an earlier proposal that is part of tonight's proposal."""
+    """Return an accepted step for each rule of an earlier proposal that tonight's proposal repeats."""
     decision = Decision(verdict=Verdict.ACCEPT, why="accepted before and still waiting; nothing was paid for again")
     return tuple(
         DocumentStep(kind=applied.edit.document, edits=(applied,), decision=decision, id=applied.edit.id, carried=True)
@@ -192,7 +192,7 @@ def _carry(carried: Sequence[AppliedEdit]) -> tuple[DocumentStep, ...]:
 
 
 def _describe_step(rule: RuleOnTrial, night: str, on: Base) -> DocumentStep:
-    """Return the step that records the night's trial of one rule."""
+    """Return the record of the night's trial of one rule."""
     life, trial = rule.life, rule.trial
     if trial is None:
         raise ValueError(f"the trial of {life.id} was not concluded")
@@ -214,7 +214,7 @@ def _describe_step(rule: RuleOnTrial, night: str, on: Base) -> DocumentStep:
 
 
 def _keep_undecided(rules: Sequence[RuleOnTrial]) -> tuple[list[PendingEdit], list[Dropped]]:
-    """Return the rules that continue another night, and the rules that are given up without a verdict."""
+    """Return the undecided rules that continue another night, and those given up because they cannot be proven."""
     kept, over = [], []
     for rule in rules:
         trial = rule.trial
@@ -233,7 +233,7 @@ def _keep_undecided(rules: Sequence[RuleOnTrial]) -> tuple[list[PendingEdit], li
 
 
 class Unsealed(Struct, frozen=True, kw_only=True):
-    """The result of tonight's sealed test; its ``test`` is None when no test was due."""
+    """The result of tonight's test of an adopted change on the sealed tasks; ``test`` is None when none was due."""
 
     test: SealedTest | None = None
 
@@ -245,7 +245,7 @@ class Unsealed(Struct, frozen=True, kw_only=True):
 def score_sealed_test(
     night: str, plan: NightPlan, tasks: Sequence[TaskRecord], models: Models, trials: Trials, *, calls_left: int
 ) -> Unsealed:
-    """Replay the sealed ``tasks`` once without and once with the adopted change that waits for its test.
+    """Replay the sealed ``tasks``, which no rule was learnt from or tried on, without and with the adopted change.
 
     The test is postponed when too few calls are left or when calls fail, because the night already has its verdict. A
     night that began the replays counts as an attempt.
@@ -293,16 +293,16 @@ def _score_rows(test: SealedTest, rows: Sequence[PairRow], trial: PairedPlan) ->
 
 
 class Staged(Struct, frozen=True, kw_only=True):
-    """The staged proposal, the undecided edits, and the account of tried rules after this night."""
+    """What the night leaves: its proposal, the undecided edits, and the count of all rules tried so far (account)."""
 
     proposal: str | None = None
     """The folder of the proposal; None when nothing changed."""
     documents: tuple[DocumentChange, ...] = ()
     account: Account = Account()
     on_hold: tuple[PendingReport, ...] = ()
-    """Undecided edits that wait because their document does not evolve."""
+    """Undecided edits that wait because the settings, or an unreadable file, exclude their document from change."""
     pending: tuple[PendingReport, ...] = ()
-    """The other undecided edits, with the requests that they still miss."""
+    """The other undecided edits, with the number of further requests that each needs to be proven."""
 
     def add_to(self, report: NightReport) -> NightReport:
         """Return the night's report with the proposal, the account and the undecided edits."""
@@ -324,7 +324,7 @@ class Staged(Struct, frozen=True, kw_only=True):
 
 
 def stage_proposal(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit) -> Staged:
-    """Stage the accepted edits, store the rejected ones, and mark the tasks as used.
+    """Store the accepted edits as a proposal, remember the rejected ones, and mark the tasks as used.
 
     The tasks of a night that tried nothing, or could not measure enough, stay fresh.
     """
@@ -354,19 +354,19 @@ def stage_proposal(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit)
 
 
 class Audited(Struct, frozen=True, kw_only=True):
-    """The audit of the measurement after this night."""
+    """The noise and bias of the measurement, estimated from the replays of all nights including this one."""
 
     audit: noise.NoiseReport
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Return the night's report with the audit of the measurement."""
+        """Return the night's report with the estimated noise and bias."""
         return replace(report, audit=self.audit)
 
 
 def audit(night: str, outcome: Consolidated, plan: NightPlan, trials: Trials) -> Audited:
-    """Store tonight's replays of live documents, and audit all stored replays; no call is made.
+    """Store tonight's replays of live documents and estimate noise and bias from all stored ones; no call is made.
 
-    For a night without validation tasks, the audit assumes as many tasks as the last night had.
+    A night without validation tasks is taken to have as many as the last night, to state the smallest visible gain.
     """
     trials.note(plan.project, night, outcome.list_base_replays(night), outcome.position)
     found = noise.measure_noise(

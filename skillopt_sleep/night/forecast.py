@@ -1,4 +1,4 @@
-"""Forecasts the calls of a night: when its tasks are known, and as a dry run before anything is spent."""
+"""Forecasts the model calls of a night: when its tasks are known, or in a dry run before anything is spent."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from skillopt_sleep.optimizer.replay import find_put_back
 JUDGED = 0.5
 """Mean number of judge calls for a pair judged by a model; below 1 as equal answers and lost pairs need no call."""
 NEW_AGAIN, AHEAD_AGAIN = 0.7, 1.6
-"""Mean number of rounds a night for a new rule, and for a rule that is ahead, measured in many nights of `bench
-forecast`, as is ``JUDGED``. A rule that is not ahead usually gets ``QUIET_PAIRS`` pairs."""
+"""Mean number of rounds (all val tasks once) a night for a new rule, and for a rule with a positive score; measured,
+like ``JUDGED``, in many nights of `bench forecast`. Any other rule usually gets ``QUIET_PAIRS`` pairs."""
 CONFIRMING_PAIRS = 2
-"""The number of further pairs that replay a task which lost under an accepted edit."""
+"""The number of extra pairs for each task that an accepted edit lost, to see whether it loses again."""
 
 
 class DryRun(Struct, frozen=True, kw_only=True):
@@ -62,13 +62,13 @@ class DryRun(Struct, frozen=True, kw_only=True):
     older: int = 0
     """The number of this project's sessions from before ``lookback_days``."""
     unplaced: int = 0
-    """The number of sessions from deleted worktrees that may be of this project or of another."""
+    """The number of sessions whose git worktree was deleted, so that they may be of this project or of another."""
     shortfall: Shortfall = Shortfall()
-    """What the tasks still lack for a verdict."""
+    """How many different requests the tasks cover, and how many more a verdict needs."""
 
     @property
     def range(self) -> tuple[int, int]:
-        """The probable range of the night's calls: the upper end is at most twice the lower and within the cap."""
+        """The least and the most calls to expect: the most is at most twice the least, and within the spending cap."""
         return find_range(self.usual_calls, self.cap)
 
     @property
@@ -78,12 +78,12 @@ class DryRun(Struct, frozen=True, kw_only=True):
 
 
 class Forecast(Struct, frozen=True, kw_only=True):
-    """The expected calls of all phases that are still to come."""
+    """The expected calls of all phases of the night that are still to come."""
 
     phases: tuple[Expected, ...]
 
     def find_most(self, cap: int) -> int:
-        """Return the upper end of the range of expected calls."""
+        """Return the upper end of the range of expected calls, which is at most ``cap``."""
         return find_range(sum(phase.usual for phase in self.phases), cap)[1]
 
     def add_to(self, report: NightReport) -> NightReport:
@@ -97,9 +97,9 @@ def forecast_calls(pools: Pools, plan: NightPlan, waiting: Sequence[PendingEdit]
 
 
 def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
-    """Harvest, mine by rules and split, on copies of the stores in ``kit``; no model is called.
+    """Run a night's first stages on the copies of the stores in ``kit``, and forecast its calls; no model is called.
 
-    Tasks that only a model could mine are unknown; the tasks that rules find are counted instead.
+    The stages are harvest, mining by fixed rules, and the split. Tasks that only a model could mine are unknown.
     """
     harvested = harvest(kit.sources, plan.window, kit.inbox, kit.read, kit.place)
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
@@ -140,9 +140,9 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
 
 
 def _count_proofs(tasks: Sequence[TaskRecord]) -> tuple[Expected, ...]:
-    """Count the calls that prove references: one for checking several moments at once, else two judge calls for each.
+    """Forecast the calls that check whether the references of moments tell rejected work from what stood in the end.
 
-    A model may be asked once more about each moment, to name the step that was meant.
+    One call checks several moments. Each may then need two judge calls, and one that names the step objected to.
     """
     open_ = [
         task.reference
@@ -176,7 +176,7 @@ def _count_for_plan(
 
 
 def _is_learnt(pools: Pools, plan: NightPlan) -> bool:
-    """Return whether the night replays one training task first, because the documents seem to cover all corrections."""
+    """Return whether the documents' rules seem to cover all corrections, so that first one task is replayed alone."""
     rules = [find_heavy(rule) for _, rule in list_live_rules(plan.baseline)]
     rules += [find_heavy(waiting.edit.text) for waiting in plan.accepted]
     return all(find_coverage(task, rules) >= COVERED for task in pools.train)
@@ -198,14 +198,14 @@ def count_calls(
 ) -> tuple[Expected, ...]:
     """Count the calls of a night by phase: at least, at most, and usually.
 
-    A rollout is one call, and one more where a rubric judges. At least: nothing is proposed for the first document. At
+    A rollout is one call, and one more where a model judges. At least: nothing is proposed for the first document. At
     most: the first document is accepted, so train is rolled out again, every trial takes as many pairs as a night
     allows, and every loss is replayed twice more. Usually: train is rolled out once, each lesson gives a rule, and a
     rule is tried on each request that it may be tried on. Repeated calls for unreadable verdicts are not counted.
-    ``waiting`` are the undecided rules, ``budget`` is how many may be proposed; ``learnt``: one training task is
-    replayed first; ``sealed``: an adopted change waits for its sealed test, two answers and one judge call per task;
-    ``probed``: the agent itself replays one task at the end (once more when
-    a rule moves to memory), and is put back to up to ``MOMENTS`` moments.
+    ``samples`` is the number of rollouts of a training task; ``waiting`` are the undecided rules, ``budget`` is how
+    many may be proposed; ``learnt``: one training task is replayed first, because rules seem to cover all; ``sealed``:
+    an adopted change waits for its sealed test, two answers and one judge call per task; ``probed``: the agent itself
+    replays one task at the end (two if a rule moves to memory), and is put back to up to ``MOMENTS`` moments.
     """
     train = sum(_count_calls(task) for task in pools.train) * samples
     can_learn = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
@@ -242,7 +242,7 @@ def count_calls(
 
 
 def _list_lessons(pools: Pools, waiting: Sequence[PendingEdit]) -> list[list[TaskRecord]]:
-    """Return the training tasks that no rule on trial was written from or covers, grouped by lesson."""
+    """Return the corrected training tasks that no rule on trial came from or covers, those alike in one list."""
     taught = {name for life in waiting for name in (*life.evidence, *life.rule.task_ids)}
     stated = [find_heavy(life.words) for life in waiting]
     open_ = [
@@ -254,14 +254,14 @@ def _list_lessons(pools: Pools, waiting: Sequence[PendingEdit]) -> list[list[Tas
 
 
 def _count_wished(lesson: Sequence[TaskRecord]) -> int:
-    """Count the calls that try the rule of a lesson at the requests where the user stated it as a standing wish."""
+    """Count the calls that try a lesson's rule at the requests with the standing wish ("always ...") behind it."""
     if not any(map(is_standing_wish, (words for task in lesson for words in task.feedback))):
         return 0
     return sum(map(_count_calls, lesson[:MOST_SOURCES]))
 
 
 def _count_usual_trials(pools: Pools, waiting: Sequence[PendingEdit], new: int) -> int:
-    """Count the usual calls of trials: the base once for all rules, each rule on top of the base, and the judge.
+    """Count the usual calls of trials: without any rule once for all, with each rule, and for the judge.
 
     A rule that is ahead is tried on each of tonight's requests that may add to its score, and often twice.
     """
@@ -280,7 +280,7 @@ def _count_usual_trials(pools: Pools, waiting: Sequence[PendingEdit], new: int) 
 def _count_clear_win(
     pools: Pools, waiting: Sequence[PendingEdit], new: Sequence[Sequence[TaskRecord]], before: int
 ) -> int:
-    """Count the calls to expect for trials, so that a rule which wins every pair is proven within the forecast range.
+    """Count how many trial calls to forecast so that even the proof of a rule which wins every pair is in the range.
 
     ``before`` are the calls expected in earlier phases. A rule that tonight's requests cannot prove, or that is not
     ahead, adds none.

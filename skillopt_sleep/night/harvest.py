@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from skillopt_sleep.optimizer.replay import Models
 
 RECENT = 20
-"""The number of sessions that determine the usual model; one session with another model makes no difference."""
+"""The number of latest sessions of a source whose most frequent model counts as the one the user works with."""
 FILES_PER_COMMIT = 200
-"""The number of files stored per commit. An interrupted harvest starts again after its last commit."""
+"""The number of session files stored in one transaction. An interrupted harvest starts again after its last one."""
 
 
 class ReadFiles(Protocol):
@@ -37,11 +37,11 @@ class ReadFiles(Protocol):
     def __call__(
         self, source: Source, files: Sequence[SessionFile], /
     ) -> Iterator[tuple[Session | None, Sequence[Skip]]]:
-        """Yield for each file its session without secrets, or None for a file without one, and the skipped parts."""
+        """Yield for each file its session with secrets redacted, or None if it has none, and the parts it skipped."""
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """The limits on the waiting sessions that a night mines."""
+    """The limits on which of the stored, not yet mined sessions a night mines: project, age and number."""
 
     scope: str = ""
     """The project folder whose sessions are mined; "" for all projects."""
@@ -94,10 +94,10 @@ def harvest(
     *,
     keep_steps: Callable[[], object] = lambda: None,
 ) -> Harvested:
-    """Store new sessions, then choose the newest waiting sessions in scope; the other sessions keep waiting.
+    """Store new sessions, then choose the newest unmined ones of this project for tonight; the others keep waiting.
 
-    ``place`` returns, for folder and remote, whether a session is in scope. ``keep_steps`` is called once all sessions
-    are stored; it stores the agent's steps in the sessions where the user stepped in.
+    ``place`` returns, for folder and remote, whether a session is of this project. ``keep_steps`` is called once all
+    sessions are stored; it stores the agent's steps in the sessions where the user stepped in.
     """
     filed = file_sessions(sources, inbox, read)
     keep_steps()
@@ -126,7 +126,7 @@ def harvest(
 
 
 def _list_recent(inbox: Inbox, place: Callable[[str, str], Place]) -> tuple[SessionKey, ...]:
-    """Return the latest ``RECENT`` sessions of each source in scope."""
+    """Return the latest sessions of this project, at most ``RECENT`` from each source."""
     found: dict[str, list[SessionKey]] = {}
     for key in inbox.recent():
         of_source = found.setdefault(key.source, [])
@@ -136,12 +136,12 @@ def _list_recent(inbox: Inbox, place: Callable[[str, str], Place]) -> tuple[Sess
 
 
 def _list_waiting_turns(session: Session, key: SessionKey) -> Iterator[Turn]:
-    """Yield the turns that have not been mined, without the earlier ones that are loaded as context."""
+    """Yield the turns not yet mined, without the earlier ones that were loaded as their context."""
     return dropwhile(lambda turn: turn.id != key.first_turn, session.turns)
 
 
 def file_sessions(sources: Sequence[Source], inbox: Inbox, read: ReadFiles) -> Filed:
-    """Read and file every session file that has changed since it was last filed."""
+    """Read every session file that has changed since it was last stored, and store its new turns in the inbox."""
     skipped: list[Skip] = []
     new: list[Session] = []
     seen = opened = 0
@@ -168,7 +168,7 @@ def file_sessions(sources: Sequence[Source], inbox: Inbox, read: ReadFiles) -> F
 # --- the moments of the chosen sessions -----------------------------------------------------------------------------
 
 SEARCHED = 60
-"""The number of latest sessions searched for other places of a new lesson, and for moments if not yet searched."""
+"""How many of the latest sessions are searched for other places where a new lesson applies, and for missed moments."""
 
 
 class FoundMoments(Struct, frozen=True, kw_only=True):
@@ -186,7 +186,7 @@ def find_moment_tasks(
     kit: Kit,
     models: Models | None,
 ) -> FoundMoments:
-    """Return the tasks at moments that these sessions add to the archive, and the tasks that proofs have changed.
+    """Return the tasks made of these sessions' moments, if they are new or if proving their references changed them.
 
     A request that is a task already, among ``known`` or ``mined``, gets no second task. Without ``models`` no model is
     asked, and only references that were proven earlier count as proven. Raises ``FatalBackend`` and ``BudgetSpent``;
@@ -232,7 +232,7 @@ def _read_talk(
     models: Models | None = None,
     corrected_only: bool = False,
 ) -> Talk | None:
-    """Return a session with its moments, or None when the agent's steps in it are not known."""
+    """Return a session with its moments, or None when the agent's steps in it were not stored."""
     from skillopt_sleep.mining.moment_tasks import Talk  # noqa: PLC0415  a harvest alone mines nothing
     from skillopt_sleep.mining.moments import find_moments  # noqa: PLC0415  a harvest alone mines nothing
 
@@ -249,7 +249,7 @@ def _read_talk(
 
 
 def _locate(talk: Talk, models: Models | None) -> Talk:
-    """Return a session whose moments have the steps that a model names, or without models those that rules find."""
+    """Return a session in which a model has named the step that each moment is about; without ``models``, unchanged."""
     from skillopt_sleep.mining import fault, moment_tasks  # noqa: PLC0415  a harvest alone mines nothing
 
     if models is None:
@@ -261,7 +261,7 @@ def _locate(talk: Talk, models: Models | None) -> Talk:
 
 
 def _list_others(seen: AbstractSet[tuple[str, str]], kit: Kit) -> list[SessionKey]:
-    """Return the latest sessions of this project except those in ``seen``, which are named by source and path."""
+    """Return the latest sessions of this project, without the (source, path) pairs in ``seen``."""
     others = (key for key in kit.inbox.recent() if (key.source, key.path) not in seen)
     return [key for key in others if kit.place(key.cwd, key.remote) is Place.OWN][:SEARCHED]
 
@@ -273,7 +273,7 @@ def _read_unexamined(
     alone: frozenset[tuple[str, str]],
     models: Models | None,
 ) -> list[Talk]:
-    """Return sessions with moments that the archive lacks because an earlier version mined them without moments."""
+    """Return earlier sessions with moments that the archive lacks because an older version did not look for them."""
     from skillopt_sleep.mining.moment_tasks import list_wanted  # noqa: PLC0415  a harvest alone mines nothing
 
     examined = {
@@ -305,7 +305,7 @@ def _find_siblings(
     kit: Kit,
     alone: frozenset[tuple[str, str]],
 ) -> list[TaskRecord]:
-    """Return tasks at other places of a lesson: for a new lesson in the latest sessions, for any other in tonight's."""
+    """Return tasks at other places of a lesson: if the lesson is new, in all latest sessions, else in tonight's."""
     from skillopt_sleep.mining.moment_tasks import find_siblings  # noqa: PLC0415  a harvest alone mines nothing
 
     lessons = [task for task in moments if may_vote(task)]
@@ -321,7 +321,7 @@ def _find_siblings(
 
 
 def _list_notes(proved: Proved) -> Iterable[str]:
-    """Yield notes for the report about the proofs of references."""
+    """Yield report notes: how many corrections are used to learn and to test, and why others are not."""
     references = [task.reference for task in proved.tasks if isinstance(task.reference, MomentReference)]
     silent = [reference for reference in references if not reference.may_vote]
     if references:
@@ -339,5 +339,5 @@ def _list_notes(proved: Proved) -> Iterable[str]:
 
 
 def pin_unproven(task: TaskRecord) -> TaskRecord:
-    """Return the task, restricted to training when its reference cannot tell a good answer from a bad one."""
+    """Return the task, kept out of trials if its reference is not proven to tell a good answer from a bad one."""
     return task if may_vote(task) else replace(task, split=Split.TRAIN)

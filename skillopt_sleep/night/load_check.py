@@ -32,7 +32,7 @@ PHASE = "load"
 UNREAD = (Loading.NOT_LOADED, Loading.NOT_OPENED)
 NO_MEMORY = MemoryBounds()
 MOMENTS = 2
-"""The most moments at which a change is confirmed; each takes a few requests that carry a whole session."""
+"""The most moments at which a change is confirmed; each costs a few requests that carry a whole session."""
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
@@ -40,9 +40,9 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
     replay: ReplayReport = ReplayReport()
     candidate: Candidate | None = None
-    """The documents after rules moved to where the agent reads them; None when no rule moved."""
+    """The proposed documents after unread rules moved from the skill to memory; None when no rule moved."""
     moved: tuple[AppliedEdit, ...] = ()
-    """Every edit of the proposal, as it is in ``candidate`` after the move."""
+    """Every edit of the proposal as it stands in ``candidate``; empty when no rule moved."""
     stale: int = 0
     """The number of replays in a copy of the project that lacked uncommitted edits of the session."""
 
@@ -66,7 +66,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
         )
 
     def apply_to(self, outcome: Consolidated) -> Consolidated:
-        """Return the consolidated outcome with its rules moved to where the agent reads them."""
+        """Return the night's outcome with its rules moved to where the agent reads them."""
         if self.candidate is None:
             return outcome
         steps = []
@@ -78,7 +78,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 def _relocate(edits: Sequence[AppliedEdit], moved: Sequence[AppliedEdit]) -> tuple[AppliedEdit, ...]:
-    """Return the edits, with those that moved replaced by their moved versions."""
+    """Return the edits, with those that moved to another document replaced by their moved versions."""
     where = {applied.edit.id: applied.edit for applied in moved}
     return tuple(
         replace(applied, edit=where.get(applied.edit.id, applied.edit))
@@ -89,11 +89,11 @@ def _relocate(edits: Sequence[AppliedEdit], moved: Sequence[AppliedEdit]) -> tup
 
 
 def check_loading(outcome: Consolidated, models: Models, bounds: MemoryBounds = NO_MEMORY) -> Loaded:
-    """Count the outcomes of the agent's replays; if a change is about to be staged, check that it is loaded and helps.
+    """Check that the agent loads the change about to be staged and follows it; count tonight's replays by the agent.
 
-    New rules of a skill that is not loaded or not opened move to memory, within ``bounds``. The check costs one replay,
-    one more after a move, and those of ``confirm_at_moments``; when the trial was native, only the one after a move.
-    Raises ``FatalBackend``.
+    New rules of a skill that is not loaded or not opened move to memory, if its size limits (``bounds``) allow. The
+    check costs one replay, one more after a move, and those of ``confirm_at_moments``; when the trial was native (by
+    the agent itself), only the one after a move. Raises ``FatalBackend``.
     """
     results = [result for step in outcome.steps for result in step.rollouts if result.mode is not ReplayMode.TEXT]
     report = replace(_count_replays(results), mode=models.manner.mode)
@@ -162,7 +162,6 @@ def _choose_task(outcome: Consolidated, accepted: Sequence[DocumentStep]) -> Tas
 
 
 def _list_improved(outcome: Consolidated, accepted: Sequence[DocumentStep]) -> tuple[TaskRecord, ...]:
-    """Return the tasks that the change improved."""
     improved = {name for step in accepted if step.trial is not None for name in step.trial.improved}
     return tuple(task for task in (*outcome.pools.val, *outcome.pools.train) if task.id in improved)
 
@@ -189,13 +188,13 @@ def confirm_at_moments(improved: Sequence[TaskRecord], candidate: Candidate, mod
 
 
 def _choose_moments(improved: Sequence[TaskRecord]) -> Iterator[TaskRecord]:
-    """Yield the first tasks at whose moments an agent can be put back into the session, one for each request."""
+    """Yield the first ``MOMENTS`` tasks whose session an agent can be put back into, one for each request."""
     places = {group_of(task): task for task in reversed(improved) if find_put_back(task)}
     yield from list(reversed(places.values()))[:MOMENTS]
 
 
 def _read_records(records: Sequence[ReplayResult], accepted: Sequence[DocumentStep]) -> tuple[Loading, str]:
-    """Return whether the agent loaded the changed documents, as its records of replays show, and how that is known."""
+    """Return whether the agent loaded the changed documents, according to its records of replays, and the evidence."""
     shown = [part for record in records for part in record.shown]
     for step in accepted:
         own = [part for part in shown if part.kind is step.kind]
@@ -229,7 +228,7 @@ def _count_replays(results: Sequence[ReplayResult]) -> ReplayReport:
 
 
 def _list_notes(replay: ReplayReport) -> tuple[str, ...]:
-    """Return notes that a reader of the report needs about the replays."""
+    """Return report notes: skills never opened, documents not loaded, rules moved to memory, moments confirmed."""
     notes = []
     if count := replay.failures.get("silent_bypass"):
         notes.append(

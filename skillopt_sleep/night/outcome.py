@@ -1,4 +1,4 @@
-"""The outcome of consolidating, and its part of the night's report. Nothing here reads or writes a file."""
+"""What proposing and trying rules brought in a night, and its part of the report. Nothing here accesses a file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HELD = (EditStatus.UNMATCHED, EditStatus.SKIPPED, EditStatus.GUARDED, EditStatus
 
 
 class DocumentStep(Struct, frozen=True, kw_only=True):
-    """The trial of one rule with its decision, or one reflection with the edits that it held back.
+    """The trial of one rule with its decision, or one round of proposing rules with the edits it held back from trial.
 
     Steps of nights that an earlier version ran may have several edits that were tried together.
     """
@@ -74,13 +74,13 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
 
     @property
     def rollouts(self) -> tuple[ReplayResult, ...]:
-        """All rollouts of the step."""
+        """All rollouts of the step: training, both arms of its trial, and those in ``own``."""
         trial = self.trial
         return (*self.train, *(trial.baseline if trial else ()), *(trial.candidate if trial else ()), *self.own)
 
 
 class Consolidated(Struct, frozen=True, kw_only=True):
-    """The live documents, the documents that the night proposes instead, and every step in between."""
+    """The live documents, the documents that the night proposes instead, and every trial and round in between."""
 
     baseline: Candidate
     candidate: Candidate
@@ -106,18 +106,18 @@ class Consolidated(Struct, frozen=True, kw_only=True):
 
     @property
     def settled(self) -> frozenset[str]:
-        """Ids of all edits that were undecided at some time tonight, whether or not they were decided afterwards."""
+        """Ids of all edits undecided at some time tonight; only those still in ``pending`` stay stored as undecided."""
         steps = (step.id for step in self.steps if step.trial is not None)
         return frozenset((*self.began_with, *steps, *(dropped.edit.id for dropped in self.dropped)))
 
     @property
     def position(self) -> Position:
-        """How often the answer shown first, and the one shown second, won the pairs that a judge saw in one call."""
+        """Of tonight's pairs judged in one call, how many the first answer won, how many the second, and the ties."""
         trials = (step.trial.position for step in self.steps if step.trial is not None)
         return sum(trials, start=Position())
 
     def list_tried(self, night: str) -> tuple[Tried, ...]:
-        """Return the rules that tonight's pairs were spent on, for the account."""
+        """Return the rules that tonight's pairs were spent on, to be counted as tried."""
         return tuple(
             Tried(id=step.id, night=step.since or night, k=step.trial.k, verdict=step.decision.verdict)
             for step in self.steps
@@ -143,7 +143,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return (*decided, *(closed for closed in given_up if closed is not None))
 
     def list_base_replays(self, night: str) -> tuple[BaseReplay, ...]:
-        """Return every measured replay under documents without the edits on trial."""
+        """Return every measured replay without the edits on trial; over many nights they show how noisy replays are."""
         phases = [("train", step.train) for step in self.steps]
         phases += [("val", step.trial.baseline) for step in self.steps if step.trial is not None]
         return list_base_replays(night, self.model, phases)
@@ -169,12 +169,12 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return tuple(rows.values())
 
     def list_cuts(self) -> list[str]:
-        """Return the caps that ended a trial or kept a document from getting proposals, one entry per case."""
+        """Return a sentence for each trial that a spending cap ended, and for one that ended the proposing of rules."""
         cuts = (step.trial.cut for step in self.steps if step.trial is not None)
         return [cut for cut in (*cuts, self.cut) if cut]
 
     def _list_reported(self) -> tuple[DocumentStep, ...]:
-        """Return the steps whose decisions are reported: those of rules tried tonight, else those of reflections."""
+        """Return the steps that the report shows: tonight's trials, or without any, the rounds of proposing rules."""
         tried = tuple(step for step in self.steps if step.id and not step.carried)
         return tried or tuple(step for step in self.steps if not step.carried)
 
@@ -249,7 +249,7 @@ def quote_rule(rule: str) -> str:
 
 
 def _list_heeded(trial: Trial) -> tuple[str, ...]:
-    """Return the ids of the tasks that passed in every measured replay with the change."""
+    """Return the ids of the tasks that passed in every measured replay with the rule."""
     failed = {result.task_id for result in trial.candidate if result.score is not None and result.score.hard < 1}
     return tuple(task_id for task_id in trial.measured if task_id not in failed)
 
@@ -271,7 +271,7 @@ def _list_notes(outcome: Consolidated) -> Iterator[str]:
 
 
 def _add_scores(report: NightReport, shown: Trial, val: Sequence[TaskRecord]) -> NightReport:
-    """Return the report with the scores of one trial: that of the last accepted rule, else the last with pairs."""
+    """Return the report with the scores of one trial, which the caller has chosen as the night's example."""
     return replace(
         report,
         baseline_score=shown.decision.baseline,
@@ -317,13 +317,13 @@ def _select_edits(edits: Sequence[AppliedEdit], *statuses: EditStatus) -> tuple[
 
 
 def _mean_pass_rate(results: Sequence[ReplayResult], others: Sequence[ReplayResult]) -> float | None:
-    """Return the pass rate over the pairs in which both replays were measured."""
+    """Return the pass rate of ``results``, one arm of a trial, over the pairs measured in both arms, if any."""
     passed = [result.score.hard for result, other in zip(results, others, strict=True) if result.score and other.score]
     return statistics.fmean(passed) if passed else None
 
 
 def _list_rows(tasks: Sequence[TaskRecord], results: Sequence[ReplayResult]) -> tuple[HoldoutRow, ...]:
-    """Return one row for every task that was replayed."""
+    """Return one row for the report for every task that was replayed."""
     known = {task.id: task for task in tasks}
     replays: dict[str, list[ReplayResult]] = {}
     for result in results:
@@ -348,7 +348,7 @@ def _build_row(task: TaskRecord, replays: Sequence[ReplayResult]) -> HoldoutRow:
 def list_base_replays(
     night: str, model: str, phases: Sequence[tuple[str, Sequence[ReplayResult]]]
 ) -> tuple[BaseReplay, ...]:
-    """Return the measured replays of these phases, in the form in which the audit stores them."""
+    """Return the measured replays of these phases as records for estimating the noise."""
     return tuple(
         BaseReplay(
             task=result.task_id,

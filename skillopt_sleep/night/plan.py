@@ -38,7 +38,7 @@ class MiningPlan(Struct, frozen=True, kw_only=True):
     """The settings that say how tasks are found."""
 
     by_model: bool = False
-    """Whether the optimizer finds tasks; otherwise rules alone find them."""
+    """Whether the optimizer model finds tasks in sessions; otherwise fixed rules of this program find them."""
     target_skill: str = ""
     """The name of the skill whose tasks are used; tasks of other skills are not."""
     target_about: str = ""
@@ -46,16 +46,16 @@ class MiningPlan(Struct, frozen=True, kw_only=True):
     given: tuple[TaskRecord, ...] | None = None
     """The tasks of a task file, which are used instead of mined tasks; None to mine tasks."""
     rules_only: bool = False
-    """Whether rules alone find corrections and approvals in prompts, even when a model finds the tasks."""
+    """Whether only this program's fixed rules find corrections and approvals, even when a model finds tasks."""
 
     @property
     def asks_for_labels(self) -> bool:
-        """Whether a model is asked about the prompts in which rules find no feedback."""
+        """Whether a model is asked for feedback in those prompts where this program's fixed rules find none."""
         return self.by_model and self.given is None and not self.rules_only
 
 
 class ConsolidatePlan(Struct, frozen=True, kw_only=True):
-    """The settings of a night's optimizer step."""
+    """The settings for proposing and trying rules in one night."""
 
     edit_budget: int = 4
     rollouts_k: int = 1
@@ -67,24 +67,24 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
     evolve_memory: bool = True
     preferences: str = ""
     block_cap: int = 8000
-    """The largest size of the managed block, in characters."""
+    """The largest size, in characters, of the managed block: the part of a document that this program writes."""
     memory_rules: int = 0
-    """The most rules in the managed block of a memory file; 0 leaves every rule in the document it was proposed for."""
+    """The most rules in the managed block of a memory file; with 0 no rule moves between memory and skill."""
     k: int = threshold(ALPHA)
-    """The score from which a rule is shown as promising."""
+    """The score (wins minus twice the losses) from which a rule is shown as promising."""
     scope: str = "invoked"
     answered_by: tuple[str, str] = ("", "")
     """The names of the backends of target and optimizer."""
 
     @property
     def kinds(self) -> tuple[DocumentKind, ...]:
-        """The kinds of documents that evolve, in order."""
+        """The kinds of documents (skill, memory) that the settings let a night change, in this order."""
         wanted = {DocumentKind.SKILL: self.evolve_skill, DocumentKind.MEMORY: self.evolve_memory}
         return tuple(kind for kind, evolves in wanted.items() if evolves)
 
     @property
     def memory_bounds(self) -> MemoryBounds:
-        """The size limits of our block in a memory file; the limit is 0 rules when memory does not evolve."""
+        """The size limits of the managed block in a memory file; 0 rules, so that none moves, if memory is fixed."""
         return MemoryBounds(rules=self.memory_rules if self.evolve_memory else 0, chars=self.block_cap)
 
 
@@ -102,7 +102,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     split: SplitPlan = SplitPlan()
     step: ConsolidatePlan = ConsolidatePlan()
     asked: int = 0
-    """The required score as the settings give it; equal to ``step.k``, which earlier versions could raise."""
+    """The score at which a rule is promising, from the settings; earlier versions could raise it in ``step.k``."""
     manner: Manner = Manner()
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()
@@ -111,48 +111,48 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     accepted: tuple[AppliedEdit, ...] = ()
     """Edits that earlier nights accepted and the user has not adopted yet."""
     restage: bool = False
-    """Whether the proposal of ``accepted`` no longer fits the live files."""
+    """Whether the stored proposal of ``accepted`` no longer fits the live files and has to be made anew."""
     again: bool = False
-    """Whether agent or replay mode differ from the last night's, so that all tasks count as fresh."""
+    """Whether agent or replay mode differ from the last night's, so that all tasks count as unused (fresh)."""
     account: Account = Account()
     adopted: Adopted | None = None
-    """The adopted change that waits for its sealed test."""
+    """The adopted change that waits for its test on the sealed tasks."""
     audit: NoiseReport = NoiseReport()
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    """The reasons why documents are left out of the night, with a remedy for each."""
+    """Why documents are left out of the night, a sentence with a remedy for each; such a document cannot be parsed."""
     landings: tuple[Landing, ...] = ()
     """The documents of other agents that also receive the proven rules."""
     untried: str = ""
-    """The same as ``Landing.untried`` for the night's documents; "" when the agent that reads them is the target."""
+    """A note that the agent which reads these documents is not the one that proves the rules; "" when it is."""
 
     @property
     def kinds(self) -> tuple[DocumentKind, ...]:
-        """The kinds of documents that evolve tonight: those named by the settings and not left out."""
+        """The kinds of documents that the night may change: those named by the settings and not left out."""
         return tuple(kind for kind in self.step.kinds if self.baseline[kind] is not None)
 
     def require_documents(self) -> None:
-        """Raise ``Refused`` when every document that should evolve is left out: no call could change anything."""
+        """Raise ``Refused`` when every document that should be improved is left out: no call could change anything."""
         if self.left_out and self.step.kinds and not self.kinds:
             raise Refused(f"no file is left that a night could improve: {'; '.join(self.left_out)}")
 
     def recall_tasks(self, past: Past) -> Past:
-        """Return how tasks were used so far; after a change of agent or replay mode all of them are fresh."""
+        """Return how tasks were used so far; after a change of agent or replay mode all of them count as unused."""
         return replace(past, fresh=past.fresh | frozenset(past.as_val)) if self.again else past
 
     @property
     def retriable(self) -> tuple[PendingEdit, ...]:
-        """The undecided edits that may be tried tonight: those of documents that evolve."""
+        """The undecided edits that may be tried tonight, because the night may change their document."""
         return tuple(edit for edit in self.pending if edit.kind in self.kinds)
 
     @property
     def on_hold(self) -> tuple[PendingEdit, ...]:
-        """The undecided edits that wait, with their tallies, until their document evolves again."""
+        """The undecided edits that wait, with their tallies, for a night that may change their document."""
         return tuple(edit for edit in self.pending if edit.kind not in self.kinds)
 
     @property
     def fingerprint(self) -> str:
-        """Digest of everything that a resumed night must share with its first sitting.
+        """Digest of everything that must be equal for an interrupted night to be resumed.
 
         It leaves out what may change in between: the caps, the date, and what the night itself changes, such as the
         score required of the next edit. A field that a new version adds to a plan is dropped here while it has its
@@ -226,34 +226,34 @@ class Kit:
     connect: Callable[[Ledger, Harvested], Connection]
     read: ReadFiles
     place: Callable[[str, str], Place]
-    """A function that returns, for folder and remote, the ``Place`` of a session: in this night's project or not."""
+    """A function that tells, from its folder and git remote, whether a session is of this night's project."""
     keep_steps: Callable[[], object] = lambda: None
-    """A function that reads and stores the agent's steps in the sessions where the user stepped in."""
+    """A function that reads the session files in which the user stepped in again, and stores the agent's steps."""
     proofs: ProofStore
     load_steps: Callable[[str, str], Conversation | None] = lambda _source, _path: None
-    """A function that returns the agent's steps in a session, redacted, for the session's source and path."""
+    """A function that returns the redacted steps of the agent in the session with this source and path, or None."""
     moment_tokens: int = MAX_TOKENS
     """The most tokens of the session before a moment that a replay of the moment may contain."""
     commit_of: Callable[[TaskRecord], str] = lambda task: task.commit
 
 
 class Recollected(Struct, frozen=True, kw_only=True):
-    """What earlier nights left to this night, as it was when the night first began."""
+    """What earlier nights left to this one; a resumed night gets it as it was when the night first began."""
 
     rejected: tuple[AppliedEdit, ...] = ()
-    """Rejected edits, which analysts may be shown."""
+    """Rejected edits, shown to the models that propose new ones."""
     pending: tuple[PendingEdit, ...] = ()
     """Undecided edits with their tallies."""
     on_hold: tuple[PendingEdit, ...] = ()
-    """Undecided edits of documents that do not evolve."""
+    """Undecided edits of documents that this night may not change."""
     k: int = 0
-    """The score at which a rule is promising; 0 means the plan's score."""
+    """The score (wins minus twice the losses) at which a rule is promising; 0 means the plan's score."""
     accepted: tuple[AppliedEdit, ...] = ()
     """Accepted edits that wait for adoption."""
     restage: bool = False
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Return the night's report with a note on rules that wait because their document does not evolve."""
+        """Return the night's report with a note on rules that wait because the night may not change their document."""
         counts = Counter(edit.kind for edit in self.on_hold)
         notes = (
             f"{'1 undecided rule' if count == 1 else f'{count} undecided rules'} of the {kind}"
@@ -264,12 +264,12 @@ class Recollected(Struct, frozen=True, kw_only=True):
         return replace(report, notes=(*report.notes, *notes))
 
     def apply_to(self, plan: NightPlan) -> NightPlan:
-        """Return the plan with the score that this night began with."""
+        """Return the plan with ``k``, the score at which a rule is promising, as it was when this night first began."""
         return replace(plan, step=replace(plan.step, k=self.k or plan.step.k))
 
 
 def recollect(plan: NightPlan, tasks: Sequence[TaskRecord]) -> Recollected:
-    """Load what earlier nights left undecided or rejected; ``tasks`` are those of the archive and of tonight.
+    """Return what earlier nights left undecided or rejected; ``tasks`` are those of the archive and of tonight.
 
     A resumed night reads this from its journal, so that its tallies start where they first started and paid replies
     count once. An undecided edit gets the present group names of the tasks it was written from, because these groups

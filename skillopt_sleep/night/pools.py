@@ -1,4 +1,4 @@
-"""Splits tasks into training, validation and test: whole groups of near-duplicates, dealt by seed."""
+"""Splits tasks into training, validation and test: whole groups of near-duplicates, dealt at random by seed."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from skillopt_sleep.model.text import excerpt, sha256
 from skillopt_sleep.night.report import NightReport, TaskLabel, TaskOrigin
 
 TEST_SHARE = 0.1
-"""The share of the groups of an archive that is sealed for the test."""
+"""The share of an archive's groups of near-duplicates that is sealed: used only to test adopted changes."""
 MIN_GROUPS_FOR_TEST = 20
-"""The least number of groups in an archive from which some are sealed; a smaller archive needs all for learning."""
+"""The least number of groups of near-duplicates from which some are sealed; a smaller archive needs all to learn."""
 
 MOST_NEEDED = 6
 """The number of requests, with two wins each, that prove a rule at the score 12; a rule with the score 9 needs 5."""
 TAUGHT = 2
-"""The least number of requests of one lesson to train on: a rule based on two requests is proven at the score 9."""
+"""The least number of requests with one lesson to learn from: a rule written from two is proven at 9 instead of 12."""
 LEAST_SHARED = 2
-"""The least number of words common to two corrections of one lesson; more than half of the shorter one must be."""
+"""The least number of words that two corrections share if they teach one lesson; also over half of the shorter's."""
 
 MAX_QUOTE = 200
 MAX_DONE = 400
@@ -43,11 +43,11 @@ Group: TypeAlias = Sequence[TaskRecord]
 
 
 class SplitPlan(Struct, frozen=True, kw_only=True):
-    """The settings for dealing tasks to splits; the ``max_`` settings limit what one night replays."""
+    """The settings for dealing tasks to train, val and test; ``max_`` settings limit how many one night replays."""
 
     seed: int = 0
     val_share: float = 1 / 3
-    """The share of groups used for validation."""
+    """The share of the groups of near-duplicates that is used for validation."""
     max_train: int = 24
     max_val: int = 12
     max_test: int = 12
@@ -65,16 +65,16 @@ class Past(Struct, frozen=True, kw_only=True):
 
 
 class Pools(Struct, frozen=True, kw_only=True):
-    """The tasks of one night by split."""
+    """The tasks of one night: those to learn from, to try rules on, and to test adopted changes with."""
 
     train: tuple[TaskRecord, ...] = ()
     val: tuple[TaskRecord, ...] = ()
     test: tuple[TaskRecord, ...] = ()
     left: int = 0
-    """Tasks beyond tonight's limits, which wait for another night."""
+    """The number of tasks beyond tonight's limits, which wait for another night."""
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Return the night's report with the counts of tasks and the labels of the tasks."""
+        """Return the night's report with the counts of tasks, and with request and corrections behind each task id."""
         counts = replace(report.counts, train=len(self.train), val=len(self.val), test=len(self.test), left=self.left)
         return replace(report, counts=counts, tasks=tuple(map(_build_label, (*self.train, *self.val))))
 
@@ -93,7 +93,7 @@ def _build_label(task: TaskRecord) -> TaskLabel:
 
 
 def _put_wishes_first(words: Sequence[str]) -> list[str]:
-    """Return corrections with standing wishes ("always …") first: a rule may be based on one of these alone."""
+    """Return corrections with standing wishes ("always …") first, because one of them is enough for a rule."""
     return sorted(words, key=lambda said: not is_standing_wish(said))
 
 
@@ -105,18 +105,17 @@ def split_tasks(
     among: Sequence[TaskRecord] = (),
     waiting: Sequence[PendingEdit] = (),
 ) -> Pools:
-    """Deal whole groups to train, val and test; a pinned task pulls its whole group along.
+    """Deal whole groups of near-duplicates to train, val and test.
 
     Validation rotates: the groups used for it least often come first. Fresh and corrected tasks are trained on first;
     ties are broken by seed. A share of an archive, which comes with its ``past``, is sealed; ``among`` is the whole
     archive where ``tasks`` are a part of it. ``waiting`` are undecided rules in the order they are tried: the first
-    ones get validation groups that they were not written from, those that share words with them before others.
+    ones get validation groups that they were not written from, those that share words with them before others. Places
+    where a lesson applies and nobody complained are for validation alone.
 
-    Places where a lesson applies and nobody complained are for validation alone.
-
-    A group pinned to several splits goes to the most sealed one (test, then val), because a near-duplicate of a
-    validation task must never be trained on. A single free group is used for training, unless an undecided edit can
-    be tried with it.
+    A task whose split is fixed pulls its group along. A group with several such tasks goes to the most sealed split
+    (test, then val), because a near-duplicate of a validation task must never be trained on. A single free group is
+    used for training, unless an undecided edit can be tried with it.
     """
     groups: dict[str, list[TaskRecord]] = defaultdict(list)
     for task in tasks:
@@ -161,12 +160,12 @@ def _deal_validation(
     plan: SplitPlan,
     past: Past,
 ) -> tuple[list[Group], list[Group]]:
-    """Return the validation groups, ``pinned`` ones included, and the ``free`` groups that are left for training.
+    """Return the groups for validation, ``pinned`` ones included, and the ``free`` groups left for training.
 
     ``waiting`` holds the words of each undecided rule, in the order they are tried, and the groups it was written from.
-    Half of the free validation places, at least one, go to groups that these rules can be tried on; used groups come
-    before fresh ones, which are for training. The other half rotates. Groups of both halves alternate, so that a limit
-    does not cut off one half.
+    Half of the validation places go to groups that these rules can be tried on; used groups come before fresh ones,
+    which are for training. The other half goes to the groups used for validation least often. Groups of both halves
+    alternate, so that a limit does not cut off one half.
     """
     turn = sorted(free, key=lambda group: max(past.as_val.get(task.id, 0) for task in group))
     dealt = [] if pinned or len(turn) < 2 else _deal_by_lesson(turn, plan)  # noqa: PLR2004
@@ -189,9 +188,8 @@ def _deal_validation(
 def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
     """Return the groups for validation: enough of each lesson to prove its rule, and a share of all others.
 
-    The groups that a rule was written from can never prove the rule. So of the requests with similar corrections, the
-    first of ``turn`` validate: the share of the plan, or ``MOST_NEEDED`` where ``TAUGHT`` are left to train on. Groups
-    beyond tonight's limit wait.
+    The groups that a rule was written from can never prove it. So of the groups with similar corrections, the first in
+    the order of ``turn`` validate: the plan's share, or up to ``MOST_NEEDED`` if ``TAUGHT`` are left to train on.
     """
     parts: list[list[Group]] = []
     related: list[Group] = []
@@ -208,7 +206,7 @@ def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
 
 
 def group_lessons(groups: Sequence[Group], *, most: int) -> list[list[Group]]:
-    """Put groups whose corrections share words together, in order, because one rule may come from any of them.
+    """Put groups whose corrections share words into one list (a lesson), because one rule may come from any of them.
 
     Words that more than ``most`` groups have are ignored: words shared by several lessons identify none of them.
     """
@@ -232,7 +230,7 @@ def group_lessons(groups: Sequence[Group], *, most: int) -> list[list[Group]]:
 def _add_places(
     validation: Sequence[Group], places: Sequence[Group], training: Iterable[Group], past: Past
 ) -> list[Group]:
-    """Return the validation groups, alternating with other places where a lesson applies.
+    """Return the validation groups, alternating with siblings: other places where a lesson applies.
 
     Nobody complained at such a place, so it is never trained on. Places of lessons that are trained on tonight come
     first, then the places used least often.
@@ -252,7 +250,7 @@ def _lesson_of(task: TaskRecord) -> str:
 
 
 def _find_pin(group: Iterable[TaskRecord]) -> Split | None:
-    """Return the most sealed split that a task of the group is pinned to, or None when no task is pinned."""
+    """Return the split that is fixed for a task of the group, test before val before train; None when none is fixed."""
     pins = {task.split for task in group}
     return next((split for split in (Split.TEST, Split.VAL, Split.TRAIN) if split in pins), None)
 
@@ -260,7 +258,7 @@ def _find_pin(group: Iterable[TaskRecord]) -> Split | None:
 def _recall_past(
     train: Sequence[TaskRecord], training: Iterable[Group], past: Past, plan: SplitPlan
 ) -> tuple[TaskRecord, ...]:
-    """Return used training tasks that have no place tonight and resemble the fresh ones."""
+    """Return used training tasks, not chosen tonight, that resemble tonight's fresh ones; at most ``plan.recall_k``."""
     if not plan.recall_k:
         return ()
     dealt = {task.id for task in train}
@@ -270,7 +268,7 @@ def _recall_past(
 
 
 def _find_sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
-    """Return the groups of the sealed share, which never changes; a group that was ever used cannot be in it."""
+    """Return the groups sealed for the test: chosen by a hash of the name, so for good, and never one used before."""
     names = {group_of(task) for task in archive}
     if len(names) < MIN_GROUPS_FOR_TEST:
         return frozenset()

@@ -27,10 +27,10 @@ class Inbox(Protocol):
         """Return whether this file was already filed with the same size and time, so that it need not be opened."""
 
     def filing(self) -> AbstractContextManager[object]:
-        """Return a context manager: leaving it keeps everything filed inside; an exception discards it all."""
+        """Return a transaction, as a context manager: leaving it keeps what was filed inside, an exception nothing."""
 
     def file(self, source: str, file: SessionFile, session: Session | None) -> Session | None:
-        """Record the file and store its session; return its new turns as a session, or None without any."""
+        """Remember the file as read and store its session; return the turns not seen before as a session, or None."""
 
     def recent(self) -> tuple[SessionKey, ...]:
         """Return every archived session that names its model, the newest first."""
@@ -39,16 +39,16 @@ class Inbox(Protocol):
         """Return every session with turns that have not been mined, the newest first."""
 
     def load(self, key: SessionKey) -> Session:
-        """Return the waiting turns of a session, and the few turns before them that they refer to."""
+        """Return the unmined turns of a session, and the few turns before them that they refer to."""
 
     def load_whole(self, key: SessionKey) -> Session:
         """Return all turns of a session."""
 
     def find_labels(self, source: str, turns: Sequence[str]) -> Mapping[str, FeedbackLabel]:
-        """Return the labels that a model gave to feedback in these turns, by turn; unasked turns are missing."""
+        """Return, by turn, what feedback a model saw in these turns; turns that it was not asked about are missing."""
 
     def keep_labels(self, labels: Sequence[FeedbackLabel]) -> None:
-        """Store each label once; sessions returned from then on carry the labels where rules had found no feedback."""
+        """Store a model's labels of feedback; sessions loaded later carry them where fixed rules found no feedback."""
 
 
 class Archive(Protocol):
@@ -71,7 +71,7 @@ class Archive(Protocol):
 
 
 class RejectedEdits(Protocol):
-    """A store of edits that the gate rejected, for the analysts of later nights. Raises ``DiskError`` only."""
+    """A store of edits that the gate rejected, to be shown to models that propose edits. Raises ``DiskError`` only."""
 
     def recall(self, project: str) -> tuple[AppliedEdit, ...]:
         """Return the latest rejected edits, the newest first, a few dozen at most."""
@@ -82,11 +82,11 @@ class RejectedEdits(Protocol):
     def remember(
         self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
     ) -> None:
-        """Store every rejected edit once, and every ``closed`` edit once for each base it was tried on."""
+        """Store each rejected edit once, and each ``closed`` rule once for the models and documents it was tried on."""
 
 
 class Trials(Protocol):
-    """A store of undecided edits, and of the account of everything that was tried. Raises ``DiskError`` only."""
+    """A store of undecided edits and of the count of all rules tried. Raises ``DiskError`` only."""
 
     def pending(self, project: str) -> tuple[PendingEdit, ...]:
         """Return the undecided edits of a project."""
@@ -96,20 +96,20 @@ class Trials(Protocol):
     ) -> None:
         """Replace the undecided edits with ids in ``settled`` by ``pending``; the other edits stay.
 
-        Adds each tried rule (edit and first night) to the account once, with its latest verdict.
+        Counts each tried rule (by edit and first night) once, with its latest verdict.
         """
 
     def account(self, project: str) -> Account:
         """Return the counts of rules tried and proven in a project."""
 
     def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
-        """Store a night's replays of live documents, and how often the answer shown first won a judged pair."""
+        """Store a night's replays of live documents, and how often answers shown first and second won judged pairs."""
 
     def replays(self, project: str) -> tuple[BaseReplay, ...]:
-        """Return all replays of live documents."""
+        """Return the replays of live documents from all nights."""
 
     def position(self, project: str) -> Position:
-        """Return how often the answer that a judge saw first, and the one seen second, won, over all nights."""
+        """Return how often the answer shown to a judge first, and the one shown second, won a pair, over all nights."""
 
     def attempt(self, project: str, change: str, night: str) -> int:
         """Count a night's attempt at the sealed test of an adopted change; return how many nights have tried."""
@@ -119,7 +119,7 @@ class Trials(Protocol):
 
 
 class Outcome(Protocol):
-    """The outcome of a stage: a value that can be stored and that adds its part to the report."""
+    """What a stage of the night produces: a value that can be stored and that adds its part to the report."""
 
     def add_to(self, report: NightReport) -> NightReport:
         """Return the report with this stage's part added, without any other effect."""
@@ -129,7 +129,7 @@ OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
 
 class OpenNight(Protocol):
-    """A running night: the journal of its stages."""
+    """A running night, with a journal in which it stores the outcome of each stage."""
 
     @property
     def id(self) -> str:
@@ -151,17 +151,17 @@ class OpenNight(Protocol):
         """
 
     def look(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
-        """Do work that a resumed night must do anew: report its outcome, but never store the outcome."""
+        """Do work that a resumed night must do again, such as a login check; report its outcome without storing it."""
 
     def evidence(self, rows: Sequence[EvidenceRow]) -> None:
-        """Write ``evidence.jsonl``. Raises ``DiskError``."""
+        """Write ``evidence.jsonl``, one line for each rollout. Raises ``DiskError``."""
 
     def report(self) -> NightReport:
-        """Return the report so far."""
+        """Return the report of the stages done so far."""
 
 
 class Journal(Protocol):
-    """A store of nights."""
+    """A store of nights with the outcomes of their stages, from which an interrupted night is resumed."""
 
     def open(self, report: NightReport, fingerprint: str) -> AbstractContextManager[OpenNight]:
         """Begin a night, or resume this project's last one if it was interrupted and has the same fingerprint.
@@ -182,7 +182,7 @@ class Proposed(NamedTuple):
 
 
 class Staging(Protocol):
-    """A store of proposals beside the live files."""
+    """A store of proposals, kept beside the live files, which it never changes."""
 
     def stage(
         self,
@@ -197,6 +197,5 @@ class Staging(Protocol):
         """Store a proposal of every document that changed; return its folder (None when nothing changed).
 
         ``baseline``, ``candidate``, ``edits`` and ``untried`` are as in ``Proposed``; ``also`` holds the documents of
-        other agents.
-        Raises ``DiskError``, and ``Refused`` where a live path is not a plain file of the project.
+        other agents. Raises ``DiskError``, and ``Refused`` where a live path is not a plain file of the project.
         """

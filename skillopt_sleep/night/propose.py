@@ -47,10 +47,10 @@ class History:
     closed: Sequence[ClosedEdit] = ()
     """Rules whose trials ended for good, including those that ended this night."""
     rejected: Sequence[AppliedEdit] = ()
-    """Rejected edits of earlier nights, which analysts may be shown."""
+    """Rejected edits of earlier nights, which the models that propose rules may be shown."""
 
     def list_shown(self, tasks: Sequence[TaskRecord]) -> tuple[AppliedEdit, ...]:
-        """Return the edits that analysts of these tasks may be told about (``may_be_shown``)."""
+        """Return the edits that the models which learn from these tasks may be told about (``may_be_shown``)."""
         waiting = (
             AppliedEdit(edit=life.rule, status=EditStatus.SKIPPED, why=_describe_trial(life), seen=life.groups)
             for life in self.waiting
@@ -69,7 +69,7 @@ def propose_rules(
     night: str,
     on: Base,
 ) -> tuple[DocumentStep, list[PendingEdit]]:
-    """Roll out one document's training tasks and reflect; return the step without trials, and the new rules.
+    """Replay the training tasks and let models propose rules for one document; return a record of it, and the rules.
 
     Raises ``FatalBackend`` and ``BudgetSpent``.
     """
@@ -112,7 +112,7 @@ def propose_rules(
 
 
 def _find_learnt(current: Candidate, tasks: Sequence[TaskRecord]) -> TaskRecord | None:
-    """Return the one task to replay first if a rule already seems to cover every task's correction, else None.
+    """Return the one task to replay first if some rule seems to cover each task's correction, else None.
 
     Common words are no proof, so the task whose correction shares the fewest words with any rule is replayed.
     """
@@ -161,18 +161,18 @@ def _list_sources(edit: EditRecord, tasks: Sequence[TaskRecord]) -> list[TaskRec
 
 
 def find_evidence(edit: EditRecord, tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
-    """Return the groups of the tasks that a rule names as its sources, or ("",) when ``tasks`` has none of them."""
+    """Return the groups of the tasks that a rule names as its sources; ("",) if ``tasks`` has none of them."""
     named = {group_of(task) for task in _list_sources(edit, tasks)}
     return tuple(sorted(named)) or ("",)
 
 
 def list_seen_names(tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
-    """Return the ids of these tasks and the names of their groups; ids are needed because groups may merge later."""
+    """Return the ids of these tasks and the names of their groups; ids remain valid when groups merge later."""
     return tuple(sorted({name for task in tasks for name in (group_of(task), task.id)}))
 
 
 def may_be_shown(tried: AppliedEdit, train: Sequence[TaskRecord]) -> bool:
-    """Return whether analysts of these tasks may see a tried rule: only if it was written from these very tasks.
+    """Return whether models that learn from these tasks may see a tried rule: only if it was written from the same.
 
     A rule quotes its sources. Shown to others, a reworded copy could be tried on the task behind the original rule.
     """
@@ -189,7 +189,7 @@ def _propose(
     models: Models,
     history: History,
 ) -> StepProposal[Candidate]:
-    """Turn the analysts' edits into rules, at most ``edit_budget``; edits held back are reported, never applied."""
+    """Turn the models' proposals into rules, at most ``edit_budget``; edits held back are reported, never applied."""
     document = current[kind]
     if document is None:
         return StepProposal(document=current, analyses=tuple(analyses))
@@ -200,7 +200,7 @@ def _propose(
         return (current[edit.document] if edit.document in plan.kinds else None) or document
 
     def apply(edits: Sequence[EditRecord]) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
-        """Apply every edit alone, because each edit has its own trial, up to the limit of rules that may wait."""
+        """Apply each edit to the unchanged document, as each has its own trial; skip those beyond ``MOST_WAITING``."""
         room = max(0, MOST_WAITING - len(history.waiting))
         outcomes: list[AppliedEdit] = []
         for edit in edits:
@@ -237,7 +237,7 @@ def _propose(
 def _hold_back(
     edit: EditRecord, current: Candidate, tasks: Sequence[TaskRecord], history: History
 ) -> AppliedEdit | None:
-    """Return the rule as held back (guarded, known already, contradictory), or None when its trial may start."""
+    """Return the rule with the reason that bars it (unsafe, known, contradictory), or None when it may be tried."""
     if (guarded := hold_back(edit, ())) is not None:
         return guarded
     evidence = find_evidence(edit, tasks)
@@ -264,7 +264,7 @@ def _hold_back(
 def _place_edits(
     analyses: Sequence[Analysis], current: Candidate, plan: ConsolidatePlan, history: History
 ) -> list[Analysis]:
-    """Move each proposed addition to the document where the agent will read it (``place_edit``)."""
+    """Redirect each proposed addition to the document, memory or skill, where the agent will read it."""
     kinds = tuple(kind for kind in plan.kinds if current[kind] is not None)
     waiting = [life.rule for life in history.waiting]
     placed = []
@@ -282,7 +282,7 @@ def _place_edits(
 def _hold_back_where_full(
     edit: EditRecord, current: Candidate, plan: ConsolidatePlan, history: History
 ) -> AppliedEdit | None:
-    """Return a memory rule as held back when the part for rules is full and no skill can have it, else None."""
+    """Return a memory rule, with the reason that bars it, if memory is full and no skill can have it, else None."""
     memory = current[DocumentKind.MEMORY]
     if memory is None or edit.document is not DocumentKind.MEMORY or edit.op not in ADDS:
         return None
@@ -310,6 +310,6 @@ def _describe_end(closed: ClosedEdit, noun: str) -> str:
 
 
 def _complete_anchor(edit: EditRecord, document: Document) -> EditRecord:
-    """Return the edit with the whole rule as its anchor, in the form in which earlier nights stored edits."""
+    """Return the edit with its anchor (the text it replaces or deletes) completed to the whole rule."""
     (alone,) = apply_edits(document, [edit], cap=None)[1]
     return alone.edit

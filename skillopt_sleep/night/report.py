@@ -22,7 +22,7 @@ from skillopt_sleep.model.session import Skip
 from skillopt_sleep.model.task import Shortfall
 
 MOST_ATTEMPTS = 3
-"""The most nights that may try to score an adopted change; a night gives no score when its calls fail."""
+"""The most nights that try to score an adopted change on the sealed tasks; a night whose calls fail gives no score."""
 
 
 class Adopted(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Adopted(Struct, frozen=True, kw_only=True):
 class SealedTest(Struct, frozen=True, kw_only=True):
     """The result of an adopted change on the sealed tasks; it is scored once, and no verdict depends on it.
 
-    ``before`` and ``after`` are means under the gate metric. ``change`` is the night that proposed the change,
+    ``before`` and ``after`` are mean scores without and with the change. ``change`` is the night that proposed it,
     ``night`` the one that scored it, ``attempts`` counts the nights that tried. ``why`` says why it could not be
     scored, "" when it was.
     """
@@ -88,7 +88,7 @@ class StoppedBy(enum.StrEnum):
 
 
 class GateAction(enum.StrEnum):
-    """The action of the gate, in the terms of the reference implementation."""
+    """What the gate did, in the words of the reference implementation (SkillOpt's own code)."""
 
     ACCEPT_NEW_BEST = "accept_new_best"
     ACCEPT = "accept"
@@ -113,10 +113,10 @@ class BackendHealth(Struct, frozen=True, kw_only=True):
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """``files_seen`` were listed and ``files_read`` opened; ``waiting`` sessions and ``left`` tasks are for later.
+    """How many files, sessions and tasks the night met; ``waiting`` sessions and ``left`` tasks are for later nights.
 
-    Not used were ``out_of_scope`` sessions of other projects, ``older`` ones of this project from before
-    ``lookback_days``, and ``unplaced`` ones whose worktree is gone and may be of this project or of another.
+    ``files_seen`` were listed and ``files_read`` opened. Not used were ``out_of_scope`` sessions of other projects,
+    ``older`` ones of this project from before ``lookback_days``, and ``unplaced`` ones of a deleted git worktree.
     """
 
     files_seen: int = 0
@@ -165,12 +165,12 @@ class TrialReport(Struct, frozen=True, kw_only=True):
 
     ``score`` is wins minus twice the losses over all nights, ``k`` the score that proves, ``e`` the strength of the
     evidence (see docs/gate.md); with ``ties`` they are None under the strict rule. ``since`` is the night that first
-    tried it, "" for tonight; ``edits`` are the ids of what was tried. ``requests`` are those that the rule rests on;
-    ``net_requests`` counts each request once, those that it helped minus those that it harmed; ``length_ratio`` is
-    the length of the answers with it to those without, null when not known. ``tasks`` counts the different
-    requests measured tonight, near-duplicates as one, ``tasks_in_all`` those of all nights; ``improved`` and
-    ``worsened`` name single tasks, as do those ``measured`` tonight and the ``heeded`` ones, which passed every time
-    with the change. ``confirmed_regressions`` are tasks of an accepted edit that were lost again when
+    tried the rule, "" for tonight; ``edits`` are the ids of what was tried. ``requests`` counts those that the rule was
+    written from; ``net_requests`` counts each request once, those that it helped minus those that it harmed;
+    ``length_ratio`` is the length of the answers with the rule divided by that without, null when not known. ``tasks``
+    counts the different requests measured tonight, near-duplicates as one, ``tasks_in_all`` those of all nights;
+    ``improved`` and ``worsened`` name single tasks, as do those ``measured`` tonight and the ``heeded`` ones, which
+    passed every time with the change. ``confirmed_regressions`` are tasks of an accepted edit that were lost again when
     they were replayed twice more; those ``unconfirmed`` could not be replayed. ``losses_before`` counts pairs lost in
     earlier nights, which are not replayed again.
     """
@@ -198,10 +198,10 @@ class TrialReport(Struct, frozen=True, kw_only=True):
 
 
 class PendingReport(Struct, frozen=True, kw_only=True):
-    """A rule that is still undecided, with its tally.
+    """A rule that is still undecided, with the counts of its pairs.
 
     ``needs`` says what would prove it, ``since`` is the first of ``nights`` that tried it, ``k`` the score that proves
-    it; ``missing`` counts the requests still needed; ``you_said_so`` says how a standing wish of yours did.
+    it; ``missing`` counts the requests still needed; ``you_said_so`` says how well a standing wish of yours was kept.
     """
 
     document: str
@@ -269,7 +269,7 @@ class Loading(enum.StrEnum):
 
 
 class Confirmation(Struct, frozen=True, kw_only=True):
-    """The agent's behaviour with a change at ``tried`` moments where the change had helped when tried as text.
+    """How an agent with the change, put back to ``tried`` moments at which the change helped in a text replay, behaved.
 
     At ``heeded`` of them the user need not repeat the correction; ``why`` says why another moment gave no result.
     """
@@ -292,12 +292,12 @@ class Confirmation(Struct, frozen=True, kw_only=True):
 class ReplayReport(Struct, frozen=True, kw_only=True):
     """How tasks were replayed: as text, or by the agent itself, in an empty folder or a copy of the project.
 
-    The counts are of replays by the agent that transport did not lose: ``rollouts`` in all, ``unproven`` where its
-    records do not mention a document it was given, ``with_skill`` where a skill was on its list, ``opened`` where it
-    read that skill. ``failures`` counts what the agent did by itself (refused, out_of_turns, out_of_time, out_of_room,
-    broke_workspace: score 0), silent_bypass (a skill never opened) and not_loaded (unmeasured). ``loading`` is about
-    the proposal, and ``why`` says how that is known. ``confirmation`` is what it did at moments with it. ``moved``
-    rules went from the skill to the memory file, because of ``unread``.
+    The counts are of replays by the agent that no failed call lost: ``rollouts`` in all, ``unproven`` where its records
+    do not mention a document it was given, ``with_skill`` where a skill was on its list, ``opened`` where it read that
+    skill. ``failures`` counts what the agent did by itself (refused, out_of_turns, out_of_time, out_of_room,
+    broke_workspace: score 0), silent_bypass (a skill never opened) and not_loaded (unmeasured). ``loading`` says
+    whether it loads the proposal, and ``why`` how that is known; ``confirmation`` is what it did at moments with the
+    proposal. ``moved`` rules went from the skill to the memory file, for the reason ``unread``.
     """
 
     mode: ReplayMode = ReplayMode.TEXT
@@ -344,9 +344,9 @@ class NightReport(Struct, frozen=True, kw_only=True):
     ``baseline_score`` and ``candidate_score`` are validation means under the gate metric; ``holdout_baseline`` and
     ``holdout_candidate`` are the same arms as pass rates (means of ``hard``). ``exit_code`` is that of the run.
     ``sealed`` is the result of an adopted change on the sealed tasks, null when no such test was due. ``seed`` dealt
-    the tasks; the setting of that name repeats the deal. ``spend`` is what this sitting used of its caps,
-    ``spend_night`` what the night has cost in all its sittings (a night that a cap ended gets new caps). ``expected``
-    is the forecast of its calls by phase, made once its tasks were known, without mining.
+    the tasks; the setting of that name repeats the deal. ``spend`` is what this run of the night used of its caps,
+    ``spend_night`` what the night has cost in all its runs (a night that a cap ended gets new caps). ``expected`` is
+    the forecast of its calls by phase, made once its tasks were known, without mining.
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -35,7 +35,7 @@ from skillopt_sleep.night.try_edits import find_base
 from skillopt_sleep.optimizer.replay import Manner, Models
 
 UNREADABLE = ("cannot be read", "answered without any")
-"""Words in the error message of a reply in the wrong form; an error without them means that no reply came."""
+"""Words in the message of an error about a reply in a wrong form; without them, the error means that no reply came."""
 
 
 class SelectedTasks(Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class SelectedTasks(Struct, frozen=True, kw_only=True):
     refused: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
     shortfall: Shortfall = Shortfall()
-    """What the tasks still lack for a verdict."""
+    """How many different requests the tasks cover, and how many more a verdict needs."""
 
     def add_to(self, report: NightReport) -> NightReport:
         """Return the report with the counts of tasks and, if there is no task, why the night stopped."""
@@ -135,7 +135,7 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
 
 
 def _was_answered(sessions: Sequence[Session], mined: Mined) -> bool:
-    """Return whether the model mined a session with typed prompts; if not, proofs do not ask the model again."""
+    """Return whether the model mined any session with typed prompts; if not, it fails and is not asked for proofs."""
     return any(
         session.session_id not in mined.unmined and any(not turn.kind.weak for turn in session.turns)
         for session in sessions
@@ -143,9 +143,9 @@ def _was_answered(sessions: Sequence[Session], mined: Mined) -> bool:
 
 
 def label_prompts(keys: Sequence[SessionKey], kit: Kit, models: Models) -> list[str]:
-    """Ask a model what feedback prompts give where rules found none, store the labels, and return notes for the report.
+    """Ask a model for the feedback in prompts where fixed rules found none; store it, and return notes for the report.
 
-    Sessions loaded afterwards carry the labels. A failed call, a label without proof and a spent budget only leave
+    Sessions loaded afterwards carry these labels. A failed call, a label without proof and a spent budget only leave
     labels out. Raises ``FatalBackend``, since then no call of this night can succeed.
     """
     try:
@@ -159,7 +159,7 @@ def label_prompts(keys: Sequence[SessionKey], kit: Kit, models: Models) -> list[
 
 
 def list_open_prompts(keys: Sequence[SessionKey], kit: Kit) -> list[OpenPrompt]:
-    """Return the prompts of these sessions in which rules found no feedback and about which no model was asked yet."""
+    """Return these sessions' prompts in which fixed rules found no feedback and about which no model was asked yet."""
     prompts: list[OpenPrompt] = []
     for key in keys:
         session = kit.inbox.load_whole(key)
@@ -168,12 +168,12 @@ def list_open_prompts(keys: Sequence[SessionKey], kit: Kit) -> list[OpenPrompt]:
 
 
 def merge_mined(known: Sequence[TaskRecord], mined: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-    """Return the new and changed tasks that come from no moment; tasks of moments are never merged with mined ones."""
+    """Return the mined tasks that are new or changed; ``known`` tasks of moments are left as they are."""
     return merge_tasks([task for task in known if not isinstance(task.reference, MomentReference)], mined)
 
 
 def _leave_out_unjudged(tasks: Sequence[TaskRecord], models: Models) -> tuple[tuple[TaskRecord, ...], list[str]]:
-    """Return the tasks whose judge is installed, and notes about the tasks without one, which stay in the archive."""
+    """Return the tasks whose judge is installed, and notes about the others, which stay in the archive."""
     missing = Counter(kind for task in tasks if (kind := reference_kind(task.reference)) not in models.judges)
     notes = [f"{count} tasks wait because their judge {kind!r} is not installed" for kind, count in missing.items()]
     return tuple(task for task in tasks if reference_kind(task.reference) not in missing), notes
@@ -198,10 +198,10 @@ def choose_tasks(
     *,
     among: Sequence[TaskRecord] = (),
 ) -> tuple[TaskRecord, ...]:
-    """Choose tonight's tasks from an archive, each assigned to its split; ``among``: see ``split_tasks``.
+    """Choose tonight's tasks, each assigned to its split; ``among`` is the whole archive if ``tasks`` are a part.
 
     When no task is fresh, nothing is trained. Then the first ``pending`` rule that can still win gets tasks: any that
-    are neither sealed nor pinned to training, except those on which the rule has already shown no effect.
+    are neither sealed nor fixed for training, except those on which the rule has already shown no effect.
     """
     waiting = choose_for_tonight(pending)
     pools = split_tasks(tasks, plan, past, among=among, waiting=waiting)
@@ -217,7 +217,7 @@ def choose_tasks(
 def _list_free_tasks(
     tasks: Sequence[TaskRecord], plan: SplitPlan, past: Past, among: Sequence[TaskRecord]
 ) -> tuple[TaskRecord, ...]:
-    """Return the tasks that are neither sealed nor pinned to training, those least often used for validation first."""
+    """Return the tasks neither sealed nor fixed for training, those least often used for validation first."""
     unbounded = replace(plan, max_train=len(tasks), max_val=len(tasks), recall_k=0)
     taught = replace(past, fresh=frozenset(task.id for task in tasks))  # no bound on what was used before
     pools = split_tasks(tasks, unbounded, taught, among=among)
@@ -231,18 +231,18 @@ class PreparedTasks(Struct, frozen=True, kw_only=True):
 
     tasks: tuple[TaskRecord, ...] = ()
     checked: int = 0
-    """The number of tasks that a command will score."""
+    """The number of tasks that a shell command of the user scores, such as the project's tests."""
     notes: tuple[str, ...] = ()
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Return the night's report with the notes about prepared tasks added."""
+        """Return the night's report with notes on how many tasks commands score, and which were left out."""
         return replace(report, notes=(*report.notes, *self.notes))
 
 
 def prepare_tasks(selected: SelectedTasks, manner: Manner, commit_of: Callable[[TaskRecord], str]) -> PreparedTasks:
-    """Give each task its commit and its session's approved commands, if replays run in copies of the project.
+    """Give each task the project's commit to replay it at, and the session's approved commands to score it with.
 
-    Tasks without a commit that git knows are left out, with a note. In other replay modes the tasks stay unchanged.
+    Tasks without a commit known to git are left out, with a note. Unless replays run in copies, tasks stay as they are.
     """
     if manner.mode is not ReplayMode.WORKTREE:
         return PreparedTasks(tasks=selected.tasks)
@@ -257,7 +257,7 @@ def prepare_tasks(selected: SelectedTasks, manner: Manner, commit_of: Callable[[
 
 
 def _score_by_commands(task: TaskRecord, approved: set[str]) -> TaskRecord:
-    """Return the task with its approved commands as its reference, or unchanged when it has no approved command."""
+    """Return the task with its approved commands as its reference, or unchanged when none of them is approved."""
     lines = tuple(line for line in task.commands if line in approved)
     return replace(task, reference=CommandReference(commands=lines)) if lines else task
 

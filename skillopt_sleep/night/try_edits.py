@@ -1,4 +1,4 @@
-"""Tries rules on a night's validation tasks, all in one sitting: each on top of the base."""
+"""Tries a night's rules on its validation tasks, each on top of the base: live documents and rules already proven."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 
 SAMPLES_PER_BASE = 100
-"""The number of samples reserved for one base, more than a night has rounds. The base with a newly proven rule does not
-reuse the replays that proved the rule, because they were selected for being good."""
+"""How many sample numbers each base of a night has for itself. When a proven rule joins the base, new numbers make all
+replays new: those that proved the rule are too good on average, because good ones led to its acceptance."""
 SAMPLES_PER_NIGHT = 1000
-"""The number of samples reserved for a night, so that the night replays its base anew."""
+"""How many sample numbers each night has for itself, so that it uses no cached reply of another night."""
 MOST_SOURCES = 3
-"""The most requests at which a rule from a standing wish is tried where the user stated the wish."""
+"""The most requests, of those in which the user stated a standing wish, that the rule from this wish is tried at."""
 CALLS_A_PAIR = 3
 """The most calls that one pair takes: one for each arm and one for the judge."""
 
 Wave: TypeAlias = Sequence[tuple[RuleTrial[TaskRecord], TaskRecord, int]]
-"""Pairs to measure at once, each as (trial of a rule, task, sample number)."""
+"""Pairs to replay at the same time, each as (trial of a rule, task, sample number)."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RuleOnTrial:
-    """One rule tried tonight: its record from earlier nights, the base with the rule applied, and the result."""
+    """One rule tried tonight: its record from earlier nights, the documents with the rule applied, and the result."""
 
     life: PendingEdit
     candidate: Candidate
     edit: EditRecord
-    """The rule's edit as it was applied to the base."""
+    """The rule's edit as it was applied to the documents."""
     trial: Trial | None = None
     own: tuple[ReplayResult, ...] = ()
     """Replays of the requests that the rule was written from."""
@@ -58,21 +58,21 @@ class RuleOnTrial:
 
 @dataclass(slots=True, kw_only=True)
 class TrialRunner:
-    """Tries the rules of one night; every accepted rule is added to ``current``."""
+    """Tries the rules of one night; each accepted rule is added to ``current``, on top of which others are tried."""
 
     plan: ConsolidatePlan
     models: Models
     pools: Pools
     seed: int
     current: Candidate
-    """The base: the live documents with all accepted rules that are not adopted yet."""
+    """The documents that rules are added to: the live ones with all accepted rules that are not adopted yet."""
     calls_left: Callable[[], int] | None = None
-    """A function that returns how many of the calls announced before the night are left; None for no such limit."""
+    """A function that returns how many of the forecast calls are left for trials; None when only the caps count."""
     dropped: list[Dropped] = field(default_factory=list)
-    """Rules that no longer fit the base."""
+    """Rules that no longer fit the documents in ``current``."""
 
     def try_all(self, lives: Sequence[PendingEdit]) -> list[RuleOnTrial]:
-        """Try the rules in this order; return the accepted rules first, in the order in which they joined the base.
+        """Try the rules in this order; return the accepted rules first, in the order in which they were proven.
 
         Raises ``FatalBackend``, and ``BudgetSpent`` when nothing could be tried.
         """
@@ -85,7 +85,7 @@ class TrialRunner:
         return sorted(tried, key=lambda rule: places.get(rule.life.id, len(places)))
 
     def try_at_sources(self, rules: Sequence[RuleOnTrial]) -> None:
-        """Replay each standing wish's own requests with its rule, and count where the agent follows the rule.
+        """Replay the requests in which the user stated a standing wish with its rule; count where the agent follows it.
 
         Only an undecided rule without a lost pair is tried there, and only once. A spent cap ends the work. Raises
         ``FatalBackend``.
@@ -105,10 +105,9 @@ class TrialRunner:
             rule.life = replace(rule.life, own=(len(heeded), sum(heeded)))
 
     def _try_by_pairs(self, rules: list[RuleOnTrial], joined: list[str]) -> list[RuleOnTrial]:
-        """Give every rule its pairs, wave by wave; a proven rule joins the base of the other rules at once.
+        """Replay pairs for every rule, wave by wave; as soon as a rule is proven, the others are tried on top of it.
 
-        The new base is replayed afresh: replays of the old one that favoured the proven rule were selected for being
-        bad.
+        Then all is replayed afresh: in the pairs that proved the rule, replays without it were worse than on average.
         """
         known: dict[tuple[str, int], ReplayResult] = {}
         base = 0
@@ -158,9 +157,9 @@ class TrialRunner:
         return [rule for rule in rules if rule.life.id not in gone]
 
     def _take_affordable(self, wave: Wave, known: Collection[tuple[str, int]], apart: int, reserved: int) -> Wave:
-        """Return the first pairs for which the calls left suffice; ``known`` pairs need no new replay of the base.
+        """Return the first pairs of the wave that the calls left suffice for.
 
-        The ``reserved`` calls are kept for ``try_at_sources``.
+        A pair in ``known`` needs no new replay of the base. The ``reserved`` calls are kept for ``try_at_sources``.
         """
         left = self.calls_left() - reserved if self.calls_left else len(wave) * CALLS_A_PAIR
         replayed = set(known)
@@ -172,7 +171,7 @@ class TrialRunner:
         return wave
 
     def _try_strictly(self, rules: list[RuleOnTrial]) -> list[RuleOnTrial]:
-        """Compare mean scores of each rule and of the base, as the SkillOpt paper does; base replays are reused."""
+        """Compare the mean score with each rule to that without, as the SkillOpt paper does; the latter is reused."""
         known: tuple[ReplayResult, ...] = ()
         tried = []
         for rule in rules:
@@ -205,7 +204,7 @@ class TrialRunner:
         return RuleOnTrial(life=life, candidate=candidate, edit=edit)
 
     def _rebase(self, rule: RuleOnTrial) -> bool:
-        """Apply a rule to the present base; return False and drop the rule when it does not fit."""
+        """Apply a rule to the documents in ``current``; return False and drop the rule when it does not fit them."""
         anew = self._revive(rule.life)
         if anew is not None:
             rule.candidate, rule.edit = anew.candidate, anew.edit
@@ -222,18 +221,18 @@ class TrialRunner:
 
 
 def list_sources(life: PendingEdit, pools: Pools) -> list[TaskRecord]:
-    """Return tonight's requests in which the user stated a rule's standing wish, where the rule is then tried."""
+    """Return those of tonight's requests in which the user stated the standing wish behind a rule."""
     return [task for task in pools.train if task.id in life.rule.task_ids and may_vote(task)][:MOST_SOURCES]
 
 
 def count_own_calls(lives: Sequence[PendingEdit], pools: Pools) -> int:
-    """Return how many calls it may take to try rules at the requests they were written from: answers and verdicts."""
+    """Return how many calls ``try_at_sources`` may take for these rules: answers and verdicts."""
     waiting = (life for life in lives if life.wished and not life.own[0] and not life.tally.losses)
     return sum(1 + may_ask_model(task.reference) for life in waiting for task in list_sources(life, pools))
 
 
 def find_base(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base:
-    """Return the conditions of tonight's measurement: texts, models, metric, replay mode and scope."""
+    """Return what tonight's measurements depend on: documents, models, gate metric, replay mode and scope."""
     mixed = plan.gate_metric is GateMetric.MIXED
     target, optimizer = plan.answered_by
     return Base(
@@ -249,7 +248,7 @@ def find_base(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base
 def _rank_by_text(rule: EditRecord, tasks: Sequence[TaskRecord]) -> Callable[[TaskRecord], float]:
     """Return a function that ranks a task by the number of words that the rule shares with the task.
 
-    The rank comes from texts alone, before any replay.
+    The rank comes from texts alone, before any replay, so it cannot favour the rule.
     """
     shared = {task.id: count_touched(rule.text or rule.anchor, task) for task in tasks}
     return lambda task: shared[task.id]
