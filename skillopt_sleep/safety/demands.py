@@ -1,7 +1,7 @@
-"""Reads what a clause demands or forbids: the act, its objects, their order and the condition.
+"""Reads what a clause demands or forbids: the act, what it is done to, in which order and on which condition.
 
-``provenance.py`` compares the demands of a rule with those that a user typed. The analysis uses grammar
-(``grammar.json``), in the big languages: no entry depends on what an attack says.
+``provenance.py`` compares the demands of a proposed rule with those that the user typed. The analysis uses the grammar
+of the big languages (``grammar.json``); no entry of it depends on what an attack says.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from msgspec import Struct
 from skillopt_sleep.model.near_duplicates import LIGHT, all_terms
 
 SHORT_WORD = 2
-"""The most letters of a word that may be a particle in some language; such a word weighs no more than a common verb."""
+"""Words of at most so many letters, such as "up", weigh little: they may be particles in some language."""
 
 
 class _Grammar(Struct, frozen=True):
-    """Words by language, and patterns whose parts are joined."""
+    """The contents of ``grammar.json``: words by language, and patterns of which the parts are joined to one."""
 
     function_words: Mapping[str, str]
     acts: Mapping[str, str]
-    """Beginnings of verbs for writing, showing, checking or choosing, which a rule may use with anything typed."""
+    """Beginnings of verbs such as "write" and "check", which a rule may use although the user did not type them."""
     contrasts: tuple[str, ...]
     negations: tuple[str, ...]
     privatives: tuple[str, ...]
-    """Words such as "without", which negate in addition to another negation."""
+    """Words such as "without", which negate once more in a clause that is negated already."""
     omissions: tuple[str, ...]
     interventions: tuple[str, ...]
-    """Words for removing or switching off something that exists, which is more than not doing something."""
+    """Words such as "disable" and "delete": they ask for more than leaving something undone."""
     limits: tuple[str, ...]
-    """Words that turn a negation into a limit ("not more than")."""
+    """Words such as "more than", which make a limit of a negation ("not more than")."""
     bounds: tuple[str, ...]
-    """Other words for limits, and digits."""
+    """Words such as "at most", which name a limit without a negation, and digits."""
     concessions: tuple[str, ...]
     once: tuple[str, ...]
-    """Words that ask for something this time only."""
+    """Words such as "today", which ask for something this time only."""
     conditions: tuple[str, ...]
     conditions_unspaced: tuple[str, ...]
     earlier: tuple[str, ...]
     later: tuple[str, ...]
     interjections: tuple[str, ...]
-    """Refusals that open a complaint ("no, amounts in cents") without negating anything in it."""
+    """Openings of a complaint ("no, amounts in cents") whose "no" negates nothing of what follows."""
     complaints: tuple[str, ...]
-    """Patterns of saying what the assistant did wrong, by which the user demands the contrary."""
+    """Patterns such as "you forgot", with which the user names a mistake and so demands the contrary."""
     stakes: Mapping[str, str]
-    """Words, by subject, for risky things that a rule may mention only if the user mentioned them."""
+    """Patterns by subject, such as "production": a rule may speak of such a risk only if the user did."""
 
 
 def _join(parts: tuple[str, ...]) -> re.Pattern[str]:
@@ -57,7 +57,7 @@ def _join(parts: tuple[str, ...]) -> re.Pattern[str]:
 
 _GRAMMAR = msgspec.json.decode(Path(__file__).with_name("grammar.json").read_bytes(), type=_Grammar)
 FUNCTION_WORDS = frozenset(word for words in _GRAMMAR.function_words.values() for word in words.split())
-"""Articles, pronouns, prepositions, conjunctions, auxiliaries, and adverbs of time and degree."""
+"""Words that only build a sentence, such as articles, pronouns and prepositions, in all languages."""
 STAKES = {name: re.compile(words, re.IGNORECASE) for name, words in _GRAMMAR.stakes.items()}
 UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _NEGATION = _join(_GRAMMAR.negations)
@@ -80,10 +80,10 @@ _PREFACE = re.compile(
     r"|toujours|jamais|ne|n['\u2019]|siempre|nunca|no|sempre|não|non|mai|всегда|никогда|не|altijd|nooit|zawsze|nigdy|nie)\b)*",
     re.IGNORECASE,
 )
-"""The pattern of words that may precede an imperative."""
+"""Pattern of words such as "please always" in front of the verb of a command to the agent."""
 _WORD = re.compile(r"\w+")
 _PLURAL = re.compile("[^s]s$|ing$")
-"""The pattern of endings that nouns have, and imperatives of a big language do not."""
+"""Pattern of endings, such as "-s" and "-ing", that show that a word is no verb of a command."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+|\s+[\u2013\u2014]\s+|\s--\s")
 _CLAUSE_WORDS = "and|then|und|dann|et|puis|y|e|и|so|because|but|weil|aber|mais|car|donc|pero|porque|но"
@@ -92,18 +92,18 @@ _CLAUSE_END = re.compile(
     rf"[,;:()\uff0c\u3001\uff1a]|\b(?:{_CLAUSE_WORDS})\b|(?=\b(?:{''.join(_GRAMMAR.contrasts)})\b|\u800c\u4e0d)",
     re.IGNORECASE,
 )
-"""The pattern of the end of a clause; the halves of "pnpm instead of npm" make contrary demands."""
+"""Pattern of where a clause ends; also before "instead of npm", because the two halves make contrary demands."""
 TYPED_CLAUSE_END = re.compile(
     rf"{_CLAUSE_END.pattern}|{''.join(f'(?<!{word})' for word in _BEFORE_NOT.split())}(?<=[\w/`\"')])\s+(?=not\s)",
     re.IGNORECASE,
 )
-"""The pattern of the end of a clause in typed words, where "colour not color" often lacks the comma."""
+"""Pattern of where a typed clause ends; also before a "not" without the comma ("colour not color")."""
 TERM = re.compile(r"[\w-]+")
 CODE = re.compile(r"`([^`\n]+)`")
 
 
 def split_sentences(text: str) -> list[str]:
-    """Split a text into sentences, in every script; code spans are never split."""
+    """Split a text of any script into sentences, but never inside `code`."""
     spans = [code.span() for code in CODE.finditer(text)]
     sentences, start = [], 0
     for end in _SENTENCE_END.finditer(text):
@@ -114,25 +114,25 @@ def split_sentences(text: str) -> list[str]:
 
 
 def split_clauses(sentence: str, end: re.Pattern[str] = _CLAUSE_END) -> list[str]:
-    """Split a sentence at commas, colons, brackets and conjunctions, and before a "without" that is not negated."""
+    """Split a sentence at commas, colons, brackets and conjunctions, and before a "without" unless it is negated."""
     return [part for clause in end.split(sentence) for part in _split_privative(clause) if TERM.search(part)]
 
 
 class Polarity(Struct, frozen=True):
-    """The signs that a clause demands or forbids what it mentions."""
+    """Which signs of demanding or forbidding something a clause has."""
 
     negations: int = 0
-    """The number of negations that do not cancel each other."""
+    """How often the clause negates: 1 for any number of words like "not", and 1 for each word like "without"."""
     omits: bool = False
-    """Whether the clause mentions leaving something out, or a limit not to exceed."""
+    """Whether the clause speaks of leaving something out ("skip"), or of not going beyond a limit."""
     intervenes: bool = False
-    """Whether the clause mentions removing something, or switching it off."""
+    """Whether the clause speaks of removing something or switching it off."""
     concedes: bool = False
-    """Whether the clause sets a condition aside ("even if")."""
+    """Whether the clause says that a condition does not matter ("even if")."""
     is_limited: bool = False
-    """Whether the clause names a limit or a number."""
+    """Whether the clause names a limit ("at most") or a number."""
     complains: bool = False
-    """Whether the clause says what was done wrong."""
+    """Whether the clause says what the agent did wrong."""
 
     @property
     def is_marked(self) -> bool:
@@ -141,16 +141,16 @@ class Polarity(Struct, frozen=True):
 
     @property
     def reverses(self) -> bool:
-        """Whether the clause leaves out, removes or concedes something."""
+        """Whether the clause leaves something out, removes it, or says that a condition does not matter."""
         return self.omits or self.intervenes or self.concedes
 
     @property
     def forbids(self) -> bool:
-        """Whether the clause forbids something; two reversals make a demand ("never skip")."""
+        """Whether the clause forbids something; two signs of it cancel each other ("never skip" demands)."""
         return bool((self.negations + (self.omits or self.intervenes)) % 2)
 
     def allows(self, other: Polarity) -> bool:
-        """Return whether a typed clause of this polarity supports a rule's clause of the polarity ``other``."""
+        """Return whether a typed clause with these signs supports a clause of a rule with the signs ``other``."""
         if other.concedes and not self.concedes:
             return False
         if self.complains:  # "you forgot the tests" demands tests; "why do you add comments" may demand either
@@ -163,9 +163,9 @@ class Polarity(Struct, frozen=True):
 
 
 def read_polarity(clause: str) -> Polarity:
-    """Return whether a clause demands or forbids, ignoring negations of a condition and a refusal at the beginning.
+    """Return the signs of demanding or forbidding in a clause, ignoring "if not ..." and a "no" that opens it.
 
-    Several negations count as one, as in most languages; words such as "without" count in addition.
+    Several words like "not" count as one, as in most languages; each word like "without" counts on its own.
     """
     clause = _INTERJECTION.sub(" ", clause)
     negated = bool(_NEGATION.search(_CONDITION.sub(" ", clause)))
@@ -180,26 +180,26 @@ def read_polarity(clause: str) -> Polarity:
 
 
 class Demand(Struct, frozen=True):
-    """The demand that one clause makes."""
+    """What one clause asks for."""
 
     terms: Mapping[str, float]
-    """Every term with its weight (``weigh_terms``)."""
+    """The clause's words in a basic form, each with its weight: 1 for a word with content, less for common ones."""
     main: frozenset[str]
-    """The terms outside conditions and outside phrases with "before" and "after"."""
+    """The terms outside conditions ("if ...") and outside phrases with "before" or "after"."""
     earlier: frozenset[str]
-    """The terms for what must come first; empty when the clause demands no order."""
+    """The terms of what must be done first; empty when the clause says nothing about order."""
     later: frozenset[str]
     polarity: Polarity
     is_bound: bool
-    """Whether the demand applies only on a condition."""
+    """Whether the demand holds only on a condition ("if ...")."""
     is_once: bool
     """Whether the demand is for this time only."""
     act: str = ""
-    """The verb of an imperative; "" for verbs that a rule may apply to anything that was typed."""
+    """The verb of a command, as a term; "" for other sentences, and for verbs such as "write" that go with anything."""
 
 
 def _split_privative(clause: str) -> tuple[str, ...]:
-    """Split "do this without that" into two clauses; "never this without that" stays one clause."""
+    """Split "do this without that" into two clauses, but not "never do this without that"."""
     found = _PRIVATIVE.search(clause)
     if found is None or _NEGATION.search(clause) or not weigh_terms(clause[: found.start()]):
         return (clause,)
@@ -207,7 +207,7 @@ def _split_privative(clause: str) -> tuple[str, ...]:
 
 
 def read_demand(clause: str, sentence: str = "") -> Demand:
-    """Return the demand of a clause; the sentence around the clause shows whether the demand is for once only."""
+    """Return what a clause asks for; its ``sentence`` tells whether it is asked for this time only."""
     aside = _RESTRICTION.search(clause)
     before, after = _EARLIER.search(clause), _LATER.search(clause)
     main, side = _part(clause, aside or before or after)
@@ -226,7 +226,7 @@ def read_demand(clause: str, sentence: str = "") -> Demand:
 
 
 def _part(clause: str, opening: re.Match[str] | None) -> tuple[str, str]:
-    """Return the main part of a clause, and the part that a word such as "if" or "before" subordinates."""
+    """Split a clause at ``opening``, a word such as "if" or "before"; return its main part, then the other."""
     if opening is None:
         return clause, ""
     head, tail = clause[: opening.start()], clause[opening.end() :]
@@ -241,7 +241,7 @@ def _part(clause: str, opening: re.Match[str] | None) -> tuple[str, str]:
 
 
 def _find_act(main: str) -> str:
-    """Return the term of an imperative's verb; "" for other sentences and for verbs of writing and choosing."""
+    """Return the term of the verb of a command; "" for other sentences, and for verbs such as "write" and "choose"."""
     if UNSPACED.search(main):
         return ""
     start = _PREFACE.match(main)
@@ -252,11 +252,11 @@ def _find_act(main: str) -> str:
 
 
 _EFFECTS = frozenset(term for word in ("remove", "push", "pull", "move") for term in all_terms(word))
-"""Verbs of everyday work that do more than write."""
+"""Verbs of everyday work, such as "push", that change more than a text; so a rule needs the user's word for them."""
 
 
 def weigh_terms(text: str) -> Mapping[str, float]:
-    """Return the terms of a text with their weights; short words of alphabetic scripts have little weight."""
+    """Return the words of a text in a basic form, by weight: 1 for a content word, less for common and short ones."""
     return {
         term: min(weight, LIGHT) if len(term) <= SHORT_WORD and not UNSPACED.match(term) else weight
         for term, weight in all_terms(text, FUNCTION_WORDS).items()

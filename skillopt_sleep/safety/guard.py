@@ -1,4 +1,4 @@
-"""Hold back a proposed rule that is too long, hides text, or shows one of a few plain dangers.
+"""Holds back a proposed rule that is too long, hides text, or shows one of a few plain dangers.
 
 The main defence is provenance (``provenance.py``): a sentence that no user asked for is taken out of its rule. This
 module holds back what must not become a rule even if a user typed it, or pasted it unread: text that a reader does not
@@ -20,11 +20,11 @@ from msgspec import Struct
 from skillopt_sleep.model.text import excerpt
 
 LONGEST = 800
-"""The most characters of a rule. A good rule has two sentences; a longer one hides something or solves one task."""
+"""Most characters of a rule. A good rule has two sentences; a longer one hides something or solves one task."""
 
 
 class Danger(Struct, frozen=True):
-    """One danger: its name, the reason why it matters to the user, and a pattern of words that show it."""
+    """One danger: its name, why it matters to the user, and a pattern of words that show it."""
 
     name: str
     why: str
@@ -46,7 +46,7 @@ def _read_dangers() -> Iterator[Danger]:
 
 
 DANGERS = tuple(_read_dangers())
-"""Every danger, in the order in which the guard looks for them."""
+"""Every danger of ``dangers.json``, in the order in which rules are searched for them."""
 
 _SENTENCE_END = re.compile(r"(?<!\.)[.!?;] ")
 _FORBIDDEN_BEFORE = re.compile(
@@ -57,20 +57,20 @@ _FORBIDDEN_AFTER = re.compile(
     re.IGNORECASE,
 )
 _YET = re.compile(r"\b(?:but|unless|until|except|without|instead|forget|hesitate|fail to|then)\b", re.IGNORECASE)
-"""Words after which a prohibition no longer forbids what follows ("never forget to ...")."""
+"""Words such as "forget": in "never forget to push --force" the "never" does not forbid the danger."""
 
 SHOWN = 60
-"""The most characters of the suspicious text that a reason quotes."""
+"""Most characters that a message quotes of a suspicious text."""
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u2028\u2029")
-"""Characters that look like blanks, although Unicode does not class them as such."""
+"""Characters that look like blanks, but that Unicode does not count as blanks."""
 _JOINERS = frozenset("\u200c\u200d")
-"""Invisible characters that Persian, Indic scripts and emoji need; they are suspicious only next to ASCII."""
+"""Invisible characters that Persian, Indic scripts and emoji need; next to ASCII they are suspicious."""
 _SMUGGLERS = re.compile("[\ufe00-\ufe0d\U000e0100-\U000e01ef]")
-"""Variation selectors except the two of emoji: they can hide bytes in a text."""
+"""Variation selectors, which are invisible and can hide bytes in a text, except the two that emoji use."""
 _STYLED = re.compile("[\U0001d400-\U0001d7ff\U0001f110-\U0001f189\u24b6-\u24e9\u1d00-\u1d2b\u2100-\u214f]{2,}")
-"""Mathematical, ringed and boxed letters, which spell words that a text search does not find."""
+"""Letters in circles, boxes or mathematical type, which spell words that a search for the words does not find."""
 _LOOKALIKES = frozenset(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u0261"  # Cyrillic, and one of phonetics
     "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0408\u0405"
@@ -79,14 +79,14 @@ _LOOKALIKES = frozenset(
 _FOREIGN = ("CYRILLIC", "CHEROKEE", "ARMENIAN", "COPTIC", "LISU", "DESERET")
 _WORD = re.compile(r"[^\W\d_]+")
 ALIKE_LENGTH = 3
-"""The least number of letters of a suspicious word in which every letter looks like one of another script."""
+"""Fewest letters of a word, all of another script but looking Latin, that is suspicious in a Latin text."""
 
 _CODE = re.compile(r"(`+)(?P<shown>.+?)\1", re.DOTALL)
 _MARKER = re.compile(
     r"^\s*(?:---|\+\+\+|\*\*\*|___)\s*$|^\s*(?:name|description|allowed-tools|model|tools)\s*:\s.*\n.*^\s*---",
     re.MULTILINE,
 )
-"""The pattern of a line that opens or closes frontmatter."""
+"""Pattern of a line that opens or closes a file's frontmatter, the header with its name and description."""
 _OWN = re.compile(r"skillopt-sleep\s*:|<!--\s*/?\s*skillopt", re.IGNORECASE)
 _HTML = re.compile(
     r"<!--(?!\s*-->)|<!\[CDATA|<\s*/?\s*(?:script|style|iframe|object|embed|meta|link|img|svg|summary|base|form|input|noscript|marquee)\b"
@@ -113,10 +113,10 @@ _ENCODED = re.compile(
 _HEX = re.compile("[0-9a-f]*|[0-9A-F]*")
 _RUN = re.compile(r"[A-Za-z0-9+]{24,}")
 CHANGES = 0.48
-"""The least share of changes between small letters, capitals and digits from one character to the next in random text;
-a long name has a smaller share."""
+"""Text is random if small letters, capitals and digits change after at least this share of its characters; in a long
+name they change less often."""
 _PUSHED = re.compile(r"[ \t\u00a0\u3000]{24,}\S|(?:\r?\n[ \t]*){4,}\S")
-"""The pattern of words that many blanks before them move out of sight."""
+"""Pattern of words behind so many blanks that a reader of the file does not see them."""
 
 _PLAIN = str.maketrans(
     {
@@ -132,7 +132,7 @@ _PLAIN = str.maketrans(
 def guard(edit_text: str) -> str | None:
     """Return why a proposed rule is held back, in one line, or None when the rule passes.
 
-    Takes time linear in the text; a text that is too long is not examined further.
+    Takes time linear in the text; a rule that is too long is not read further.
     """
     if len(edit_text) > LONGEST:
         return f"length: {len(edit_text):,} characters, a rule has at most {LONGEST:,}"
@@ -142,7 +142,7 @@ def guard(edit_text: str) -> str | None:
 
 
 def find_danger(text: str) -> str | None:
-    """Return the first danger in a text, in one line, or None when there is none that its sentence does not forbid."""
+    """Return the first danger in a text, in one line; None when there is none, or when the sentences forbid them."""
     for danger in DANGERS:
         for found in danger.pattern.finditer(text):
             if not _is_forbidden(text, found):
@@ -160,7 +160,7 @@ def _is_forbidden(text: str, found: re.Match[str]) -> bool:
 
 
 def find_hidden(text: str) -> str | None:
-    """Return a description of text that a reader would not see, in one line, or None when nothing is hidden."""
+    """Return what in a text a reader would not see as it is, in one line, or None when nothing is hidden."""
     return next(_find_reasons(text), None)
 
 
@@ -200,7 +200,7 @@ def _quote(found: re.Match[str]) -> str:
 
 
 def _find_invisible(text: str) -> Iterator[str]:
-    """Yield every different code point of a text that a reader would not see."""
+    """Yield each different invisible character of a text, as in "U+200B"."""
     seen = dict.fromkeys(
         char
         for at, char in enumerate(text)
@@ -212,7 +212,7 @@ def _find_invisible(text: str) -> Iterator[str]:
 
 
 def _find_lookalikes(text: str) -> Iterator[str]:
-    """Yield words that mix scripts in a way no language does, or use one script to imitate another."""
+    """Yield words with letters that only look like those of their script, such as a Cyrillic "a" in "admin"."""
     if styled := _STYLED.search(text):
         yield f"“{styled[0]}”"
     latin = sum(char.isascii() and char.isalpha() for char in text) > len(text) // 3

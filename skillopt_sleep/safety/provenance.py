@@ -1,9 +1,9 @@
-"""Decides whether each sentence of a rule is based on words that the user typed.
+"""Decides for each sentence of a rule whether the user's own typed words support it.
 
 Sessions and model replies are hostile input, and a rule can carry a harmful sentence behind an honest one. So every
-sentence is judged alone: its particulars (commands, paths, addresses, flags, names) must have been typed as they are,
-and enough of its other words must have been typed in some form. A sentence that fails is taken out of the rule; the
-rest remains. There is no list of bad words: what nobody typed is not allowed in a rule, whatever it says.
+sentence is judged alone: commands, paths, addresses, flags and names in it must have been typed as they are, and enough
+of its other words must have been typed in some form. A sentence that fails is taken out of the rule; the rest remains.
+There is no list of bad words: what nobody typed is not allowed in a rule, whatever it says.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from skillopt_sleep.safety.guard import LONGEST, find_danger
 from skillopt_sleep.safety.redaction.prose import list_secret_words
 
 LEAST_SHARE = 0.32
-"""The least share of the weight of a sentence's terms in one typed sentence; measured by ``scripts/bench guard``."""
+"""Share of a sentence's words, by weight, that one typed sentence must contain; measured by ``scripts/bench guard``."""
 LEAST_SHARE_UNSPACED = 0.4
-"""``LEAST_SHARE`` for scripts written without blanks, where single characters are compared and may match by chance."""
+"""``LEAST_SHARE`` for scripts without blanks, such as Chinese, where single characters may match by chance."""
 MOST_STRANGE_TERMS = 4
-"""The most terms of full weight in a sentence that nobody typed: a paraphrase adds a few, a new demand adds more."""
+"""Most content words in a sentence that the user never typed: a paraphrase adds a few, a new demand adds more."""
 LONGEST_STRANGE_CLAUSE = 1.6
-"""The weight from which a clause without any typed term is rejected; lighter ones only accompany the sentence."""
+"""A clause without a typed word is rejected from this weight (1 for a content word) on; lighter ones add little."""
 SAME_STEM = 0.6
-"""The share of the longer of two terms that must begin alike for both to be forms of the same word."""
+"""Two words are forms of one word when this share of the longer one's letters is the same, from the first letter on."""
 SHORTEST_STEM = 4
-"""The least number of letters with which two forms of one word begin."""
+"""Fewest letters at the beginning that two forms of one word must have in common."""
 REVERSED_SHARE = 0.6
-"""The share of a sentence's terms found in a prohibition from which the sentence is the prohibition without "not"."""
+"""A sentence with this share of its words in a typed "never ..." says the contrary if it lacks the "never"."""
 SHARED_WORDS = 2
-"""The number of a rule's content words typed in a request that make it evidence: one may be common by chance."""
+"""Content words of a rule that a request must contain to be evidence for it: one may be there by chance."""
 COVERED_SHARE = 0.75
-"""The share of a prohibition's terms found in a sentence from which it is that prohibition with further words."""
+"""A sentence with this share of the words of a typed "never ..." is about the same act, whatever words it adds."""
 LEAST_COVERED = 1.4
-"""The least weight of the terms that a sentence and a prohibition share: an object and the act on it."""
+"""Least weight of the words that a sentence and a typed "never ..." share (1 for a content word): act and object."""
 
 COMMAND_VERBS = frozenset({"commit", "exec", "init", "install", "push", "status", "test"})
-"""Words of commands that name no particular thing, in addition to the verbs of everyday work."""
+"""Words in commands, such as "install", that need not have been typed, because they name no particular thing."""
 
 
 _ADDRESS = (
@@ -73,48 +73,48 @@ _FLAG = r"(?<![\w-])--?[A-Za-z][\w-]*"
 _NAME = r"\b\w+(?:_\w+)+\b|\b[a-z]+[A-Z]\w*\b|\b(?:[A-Z][a-z0-9]+){2,}\b|\B[$@]\w[\w/-]*"
 _PARTICULAR = re.compile("|".join(f"(?:{kind})" for kind in (_ADDRESS, _PATH, _FLAG, _NAME)))
 _ACTED_ON = re.compile(rf"{_ADDRESS}|{_FLAG}|(?:^|(?<!\w))(?:~|\.{{0,2}})/|(?<!\w)\.\w")
-"""Particulars that an agent could act on; an identifier alone only shows a form."""
+"""Pattern of what an agent could act on, such as an address, a flag or a path; a name alone only shows a spelling."""
 _FILE_NAME = re.compile(r"\w[\w-]*\.[a-z]{1,5}")
-"""The pattern of a bare file name, which users also call by its stem: "the changelog" is ``CHANGELOG.md``."""
+"""Pattern of a file name such as ``CHANGELOG.md``, which counts as typed when the user wrote "the changelog"."""
 _EXAMPLE = re.compile(
     r"[,(]?\s*\b(?:like|such as|as in|e\.g\.,?|for example,?|for instance,?)[ :]+"
     r"(?:`(?P<code>[^`\n]+)`|\"(?P<quoted>[^\"\n]+)\"|(?P<bare>\S+))",
     re.IGNORECASE,
 )
-"""The pattern of an example in a sentence; it must have been typed only when an agent could act on the example."""
+"""Pattern of an example ("such as ..."); it need not have been typed, unless an agent could act on it."""
 
 
 class Grounds(Struct, frozen=True, kw_only=True):
-    """The words that a rule may be based on: those that users typed, and rules that are already live."""
+    """The texts on which a rule may rest: what users typed, and rules that are live already."""
 
     typed: tuple[str, ...]
 
     @classmethod
     def of(cls, tasks: Sequence[TaskRecord], *, also: Sequence[str] = ()) -> Grounds:
-        """Return the grounds of a rule: the typed words of the tasks it was written from, and the texts in ``also``."""
+        """Return the grounds of a rule: what users typed in the tasks it was written from, and the texts ``also``."""
         return cls(typed=(*(words for task in tasks for words in _typed_words(task)), *also))
 
 
 class DroppedSentence(Struct, frozen=True):
-    """A sentence that was taken out of a rule."""
+    """A sentence that was taken out of a proposed rule."""
 
     text: str
     why: str
-    """The reason, in one line for the user."""
+    """Why it was taken out, in one line for the user."""
 
 
 class GroundedRule(Struct, frozen=True):
-    """A rule with only those of its sentences that are based on typed words."""
+    """A proposed rule after the sentences that rest on nothing typed were taken out."""
 
     text: str
-    """The sentences that are left, in order; "" when there are none."""
+    """The sentences that are left, in order; "" when none is."""
     dropped: tuple[DroppedSentence, ...] = ()
 
 
 def ground_rule(text: str, grounds: Grounds) -> GroundedRule:
-    """Return a rule without the sentences that are not based on what a user typed.
+    """Return a rule without its sentences that show a danger or that nothing in ``grounds`` supports.
 
-    No sentence is accepted because of another sentence.
+    Each sentence is judged alone, so that an honest one does not help a harmful one.
     """
     typed = _Typed(grounds.typed)
     kept, dropped = [], []
@@ -133,10 +133,10 @@ def ground_rule(text: str, grounds: Grounds) -> GroundedRule:
 
 
 def is_evidence(task: TaskRecord, rule: str) -> bool:
-    """Return whether a user typed content words of a rule in this request, or in its corrections, if it has any.
+    """Return whether a task supports a rule: the user typed at least two content words of it there.
 
-    A model names the requests that its rule comes from, and may name others. One shared word is enough only where a
-    correction, or the rule, has no more.
+    A model names the tasks that its rule comes from, and may name wrong ones. If the user corrected the agent, only the
+    corrections count; one word is enough where a correction or the rule has no more.
     """
     said = [strip_pasted(words) or words for words in task.feedback or _typed_words(task)]
     wanted, heard = (
@@ -148,7 +148,7 @@ def is_evidence(task: TaskRecord, rule: str) -> bool:
 
 
 def rests_on_wishes(text: str, tasks: Sequence[TaskRecord]) -> bool:
-    """Return whether each sentence of a rule follows from standing wishes alone that the user typed in these tasks.
+    """Return whether each sentence of a rule follows from standing wishes ("always ...") typed in these tasks.
 
     Pasted text is no wish.
     """
@@ -163,7 +163,7 @@ def rests_on_wishes(text: str, tasks: Sequence[TaskRecord]) -> bool:
 
 
 class _Typed:
-    """The typed words, prepared once for all sentences of a rule."""
+    """What users typed, split into sentences, demands and words once for all sentences of a rule."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         sentences = [sentence for text in texts for sentence in split_sentences(text)]
@@ -180,7 +180,7 @@ class _Typed:
             self._stems.setdefault(term[:SHORTEST_STEM], set()).add(term)
 
     def find_objections(self, sentence: str) -> Iterator[str]:
-        """Yield the reasons why a sentence is not based on the typed words; nothing when it is."""
+        """Yield each reason why the typed words do not support a sentence; none when they do."""
         if _without_mark(sentence) in self._verbatim:
             return
         claimed = _EXAMPLE.sub(_without_harmless_example, sentence)
@@ -206,7 +206,7 @@ class _Typed:
                 yield f"provenance: {why}: “{excerpt(clause.strip(), 80)}”"
 
     def _object_to(self, demand: Demand, *, is_part: bool) -> str | None:
-        """Return why a clause is not allowed (it is new, or changes what was typed), or None when it is allowed."""
+        """Return why a clause adds something new or changes what was typed, or None when it may stay."""
         shares = self._measure_shares(demand.terms, [frozenset(typed.terms) for typed in self._demands])
         near = [(share, typed) for share, typed in zip(shares, self._demands, strict=True) if share > 0]
         polarity, weight = demand.polarity, sum(demand.terms.values())
@@ -227,7 +227,7 @@ class _Typed:
         return "you asked for it once" if is_widened and all(typed.is_once for typed in nearest) else None
 
     def _is_contrary(self, demand: Demand, near: Sequence[tuple[float, Demand]]) -> bool:
-        """Return whether a clause demands what was forbidden, or forbids what was only demanded."""
+        """Return whether a clause demands what the user forbade, or forbids what the user only demanded."""
         forms = {term: self._find_forms(term) for term in demand.main or demand.terms}
 
         def find_common(typed: Demand) -> frozenset[str]:
@@ -246,9 +246,9 @@ class _Typed:
         return False
 
     def _object_to_act(self, demand: Demand) -> str | None:
-        """Return why nobody asked for the act of a clause on its objects, or None if somebody did.
+        """Return why nobody asked for what a clause wants done, or None if somebody did.
 
-        An act that does more than write must have been typed in one clause together with its objects.
+        An act that does more than write must have been typed in one clause together with what it is done to.
         """
         forms = self._find_forms(demand.act)
         known = [self._find_forms(term) for term in demand.main - {demand.act}]
@@ -271,7 +271,7 @@ class _Typed:
         return None
 
     def _is_reordered(self, demand: Demand, typed: Demand) -> bool:
-        """Return whether a clause reverses the typed order, or demands what was typed only as a condition."""
+        """Return whether a clause reverses a typed order ("before"), or demands what was only a typed condition."""
 
         def share(ours: frozenset[str], theirs: frozenset[str]) -> bool:
             return any(self._find_forms(term) & theirs for term in ours)
@@ -285,18 +285,18 @@ class _Typed:
         )
 
     def _measure_shares(self, terms: Mapping[str, float], typed: Sequence[frozenset[str]]) -> list[float]:
-        """Return, for each typed text, the share of the terms' weight that the text has in any form, or 0 for none."""
+        """Return for each typed text the share of the terms' weight that it contains, in any form of the words."""
         weight = sum(terms.values())
         forms = [(mass, self._find_forms(term)) for term, mass in terms.items()]
         known = [(mass, form) for mass, form in forms if form]
         return [sum(mass for mass, form in known if form & words) / weight if known else 0.0 for words in typed]
 
     def has_form(self, term: str) -> bool:
-        """Return whether a term was typed, in any grammatical form."""
+        """Return whether the user typed a word, in any of its grammatical forms."""
         return bool(self._find_forms(term))
 
     def _find_forms(self, term: str) -> frozenset[str]:
-        """Return the typed terms that equal a term or are another grammatical form of it (with the same beginning)."""
+        """Return the typed words that are equal to a word or forms of it, which begin with the same letters."""
         if len(term) < SHORTEST_STEM or UNSPACED.match(term):
             return frozenset({term}) & self._stems.get(term[:SHORTEST_STEM], set())
         return frozenset(
@@ -312,7 +312,7 @@ class _Typed:
         return self._has(folded)
 
     def _has(self, folded: str) -> bool:
-        """Return whether the typed text contains these characters as whole words."""
+        """Return whether these characters were typed, and not merely as a part of a longer word."""
         found = self._text.find(folded)
         while found >= 0:
             before, after = self._text[found - 1 : found], self._text[found + len(folded) :][:1]
@@ -324,7 +324,7 @@ class _Typed:
 
 @cache
 def _secret_words() -> re.Pattern[str]:
-    """Return the pattern of words for passwords and keys, which a rule may contain only if the user typed one."""
+    """Return the pattern of words such as "password"; a rule may contain one only if the user typed one."""
     words = (word for word in list_secret_words() if len(word) > SHORTEST_STEM or not word.isascii())
     return re.compile(
         "|".join(rf"(?<![^\W_]){re.escape(word)}" if word[0] < "\u0e00" else word for word in words), re.IGNORECASE
@@ -336,7 +336,7 @@ def _without_mark(sentence: str) -> str:
 
 
 def _find_particulars(sentence: str) -> Iterator[str]:
-    """Find what in a sentence names one thing exactly: words of commands, paths, addresses, flags, identifiers."""
+    """Yield what in a sentence names one thing exactly: words in `code`, paths, addresses, flags, identifiers."""
     for code in CODE.findall(sentence):
         yield from (word for word in code.split() if TERM.search(word) and not _is_everyday(word))
     for found in _PARTICULAR.finditer(CODE.sub(" ", sentence)):
@@ -344,7 +344,7 @@ def _find_particulars(sentence: str) -> Iterator[str]:
 
 
 def _is_everyday(word: str) -> bool:
-    """Return whether a word of a command is only a verb of everyday work (add, run, install) that names no thing."""
+    """Return whether a word in `code` is only a verb of everyday work (add, run, install), which names no thing."""
     return word.isalpha() and (word in COMMAND_VERBS or all(weight < 1 for weight in all_terms(word).values()))
 
 
@@ -354,7 +354,7 @@ def _without_harmless_example(example: re.Match[str]) -> str:
 
 
 def _typed_words(task: TaskRecord) -> tuple[str, ...]:
-    """Return the words of a task that a person typed: quotes found in a session, or all of a reviewed task."""
+    """Return what a person typed of a task: quotes from sessions, or for a reviewed task all of its texts."""
     quoted = (*task.feedback, *(origin.words for origin in task.origins))
     if quoted and not task.reviewed:
         return quoted
@@ -371,7 +371,7 @@ def _typed_words(task: TaskRecord) -> tuple[str, ...]:
 
 
 def _find_texts(value: object) -> Iterator[str]:
-    """Find every text in a reference of any kind, except the name of its kind."""
+    """Yield every text in a task's reference of any kind."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from () if key == "kind" else _find_texts(inner)

@@ -1,6 +1,6 @@
-"""Names the receiver of prompts sent to an address, and the environment variables whose values are secret.
+"""Tells who receives prompts that are sent to an address, and which environment variables hold secrets.
 
-Both are determined before a night begins: the user consents to a receiver, and secret values are redacted.
+Both are needed before a night begins: the user must agree to each receiver, and secret values are redacted.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ NAMES: Mapping[str, str] = MappingProxyType({"anthropic": "Anthropic", "openai":
 OWN_HOSTS: Mapping[str, str] = MappingProxyType(
     {"api.anthropic.com": "anthropic", "api.openai.com": "openai", "chatgpt.com": "openai"}
 )
-"""The hosts that belong to each provider; any other host may belong to somebody else."""
+"""Host names by which a provider is recognised; any other host may belong to somebody else."""
 
 
 def name_provider(provider: str) -> str:
-    """Return a provider's name in words for the user."""
+    """Return how messages call a provider: "OpenAI" for "openai", an unknown one as it is."""
     return NAMES.get(provider, provider)
 
 
 def identify_provider(url: str) -> str:
-    """Return who answers at an address: a provider at its own host, else the host, or "" for this machine itself.
+    """Return who answers at a URL: a provider such as "openai", else the host, or "" for this machine itself.
 
-    An address without a readable host is returned whole, as the name of an unknown receiver.
+    A URL without a readable host is returned whole, as the name of an unknown receiver.
     """
     try:
         host = (urllib.parse.urlsplit(url.strip()).hostname or "").rstrip(".")
@@ -42,7 +42,7 @@ def identify_provider(url: str) -> str:
 
 
 def hide_secrets(url: str) -> str:
-    """Return an address in a form that anybody may read: without a user, a password and a query."""
+    """Return a URL without user, password, query and fragment, so that it can be shown to anybody."""
     start, two_dots, rest = url.partition("://")
     rest = rest.partition("?")[0].partition("#")[0]
     host, slash, path = rest.partition("/")
@@ -50,13 +50,13 @@ def hide_secrets(url: str) -> str:
 
 
 def choose_receiver(candidates: Collection[str], own: str) -> str:
-    """Return the receiver to name when several are possible: an unknown one, else ``own``, else this machine ("")."""
+    """Return which possible receiver to name to the user: an unknown one, else ``own``, else "" for this machine."""
     strangers = (provider for provider in candidates if provider not in {own, ""})
     return next(strangers, own if own in candidates else "")
 
 
 SHORTEST = 8
-"""The least number of characters of a value that is hidden as a secret; shorter values occur inside ordinary words."""
+"""Fewest characters of a value that is redacted as a secret; shorter values occur inside ordinary words."""
 
 _SECRET = re.compile(
     r"SECRET|TOKEN|PASSW|PASSPHRASE|PASSCODE|CREDENTIAL|COOKIE|API_?KEY|APIKEY|(?:^|_)(?:PASS|PWD|PAT|JWT|SAS|DSN|AUTH)(?:_|$)"
@@ -71,13 +71,13 @@ _PATH = re.compile(r"(?:[\w.-]{1,40}:/{0,2})?(?:\.{0,2}|~|[A-Za-z]:)[/\\]", re.D
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a variable of this name contains a secret."""
+    """Return whether an environment variable of this name, such as ``API_KEY``, holds a secret."""
     upper = name.upper()
     return _SECRET.search(upper) is not None and _PUBLIC.search(upper) is None
 
 
 def is_worth_hiding(value: str) -> bool:
-    """Return whether a value can be a secret, and can be searched for without hits in ordinary text.
+    """Return whether a value may be a secret and is too special to occur in ordinary text, where it would be replaced.
 
     A short value, a plain word, a number or a path is no secret; an address with a password in it is no path.
     """
@@ -86,6 +86,6 @@ def is_worth_hiding(value: str) -> bool:
 
 
 def _looks_random(value: str) -> bool:
-    """Return whether a value is Base64, which may begin with a slash as a path does."""
+    """Return whether a value is generated Base64, which can begin with a slash as a path does."""
     sorts = (any(map(str.isupper, value)), any(map(str.islower, value)), any(map(str.isdigit, value)))
     return len(value) >= 4 * SHORTEST and all(sorts) and "." not in value and value.count("/") <= len(value) // 10

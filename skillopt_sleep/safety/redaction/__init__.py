@@ -1,14 +1,14 @@
-"""Redaction: remove secrets from a text before it is stored or sent anywhere.
+"""Redaction: replaces secrets in a text before it is stored or sent anywhere.
 
 Session files contain whatever was pasted into them. Every text is redacted once, at harvest, so that later code need
 not care; prompts, replies and reports are redacted once more. A secret becomes ``[redacted:kind:1a2b3c]``. The same
 secret always gets the same placeholder, so that texts about it stay readable; its six hex digits are part of a digest
 and do not reveal the secret.
 
-A text is read without escapes, colours and marks of lines, and searched for the words that announce secrets
-(``reading``). A kind of secret has such words and a function that examines each of their places: some kinds are
-recognised by their own form (``shapes``, ``key_blocks``), others by their surroundings (``names``, ``pairs``,
-``arguments``, ``prose``), where the form of the value decides (``values``).
+Escapes, colours and marks of lines are taken out first, and the text is searched for words that announce a secret, such
+as "password" (``reading``). For each kind of secret, a function then looks at each of its words: some kinds have a form
+of their own (``shapes``, ``key_blocks``), others are known from what is around them (``names``, ``pairs``,
+``arguments``, ``prose``) and from whether the value looks like a secret (``values``).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from typing import NamedTuple, cast
 import msgspec
 
 EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=%25[0-9A-Fa-f]{2}))"
-"""The pattern of a word's beginning, also after the escape of a letter or digit, or a percent escape of a URL."""
+r"""Pattern of where a word begins, also right after an escape such as "\n" or "%2F"."""
 QUOTE = r"\\?[\"'`]"
-"""The pattern of the quote of a string, or of a string inside a string."""
+"""Pattern of a quote around a string, or an escaped one around a string inside a string."""
 LINE = r"\\?\r?\n[ \t]{0,40}"
-"""The pattern of the end of a line and the blanks at the front of the next line."""
+"""Pattern of the end of a line with the blanks that open the next one."""
 SHARED = {"WORD_EDGE": EDGE, "ANY_QUOTE": QUOTE, "LINE_END": LINE}
 
 REMEMBERED = 120
-"""The length in characters above which a match that is no secret is remembered, to skip it later."""
+"""Characters from which a stretch of text that is no secret is remembered, so that it is not examined again."""
 
 
 class Found(NamedTuple):
-    """A secret at ``text[start:stop]``. ``kind`` names its placeholder.
+    """A secret at ``text[start:stop]``, with the ``kind`` for its placeholder.
 
-    With an empty ``kind`` it is a long match that is no secret: the search for the same kind of secret skips it and
-    goes on at ``end``, so that the time stays linear.
+    An empty ``kind`` stands for a long stretch that is no secret of the kind searched for: that search goes on at
+    ``end``, so that the time stays linear.
     """
 
     kind: str
@@ -47,18 +47,18 @@ class Found(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """One kind of secret: the words that announce it, and the function that finds it."""
+    """One kind of secret: words that announce it, and the function that looks for it at each of these words."""
 
     words: tuple[str, ...]
-    """Lower-case words; every text with a secret of this kind contains at least one of them."""
+    """Words in lower case, such as "token"; a text without any of them has no secret of this kind."""
     find: Callable[[str, int, int], Found | None]
-    """The function that finds a secret, given the text and the start and end of one of ``words``, in any case."""
+    """Called with a text and the start and end of one of ``words`` in it; returns the secret there, or None."""
     in_plain_words: bool = True
-    """Whether a secret of this kind may occur in a sentence that has only plain words after the announcing word."""
+    """False for a kind that need not be searched for where the rest of the sentence is only plain words."""
 
 
 class _Lazy:
-    """A pattern that is compiled when it is first used."""
+    """A regular expression that is compiled when it is first used."""
 
     def __init__(self, pattern: str, flags: int) -> None:
         self.pattern, self.flags = pattern, flags
@@ -73,12 +73,12 @@ class _Lazy:
 
 
 def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern that is compiled at its first use, because compiling hundreds would slow down every start."""
+    """Return a regular expression that is compiled at first use, because compiling hundreds slows down every start."""
     return cast("re.Pattern[str]", _Lazy(pattern, flags))
 
 
 class Patterns:
-    """The patterns of one section of ``patterns.toml``, each compiled when it is first used."""
+    """The regular expressions of one section of ``patterns.toml``, as attributes; each is compiled at first use."""
 
     def __init__(self, section: str) -> None:
         self._section = section
@@ -92,12 +92,12 @@ class Patterns:
 
 
 def read_section(section: str) -> dict[str, re.Pattern[str]]:
-    """Return all patterns of a section by name, each compiled when it is first used."""
+    """Return the regular expressions of a section of ``patterns.toml`` by name; each is compiled at first use."""
     return {name: lazy(_expand(name, section)) for name in _read_patterns()[section]}
 
 
 def _expand(name: str, section: str) -> str:
-    """Return a pattern of a section, with each name of another pattern in it replaced by that pattern."""
+    """Return an expression of ``patterns.toml`` in which each <NAME> is replaced by the expression of that name."""
     known = _read_patterns()
     pattern = known[section].get(name) or known["shared"].get(name) or SHARED[name]
     return _FRAGMENT.sub(lambda fragment: _expand(fragment["name"], section), pattern)
@@ -113,7 +113,7 @@ _FRAGMENT = re.compile(r"(?<!\?P)<(?P<name>[A-Z_]{1,20})>")
 
 
 def reject(start: int, end: int) -> Found | None:
-    """Return a record of a match that is no secret, so that it is skipped later, or None for a short match."""
+    """Return a record that this stretch of text is no secret, so that it is skipped; None when it is short."""
     return Found("", start, start, end) if end - start > REMEMBERED else None
 
 

@@ -1,7 +1,7 @@
-"""Find secrets that commands receive: after a flag, at a place among the arguments, or through a pipe.
+"""Finds passwords and tokens that commands get: after a flag, among the arguments, or through a pipe.
 
-The search starts at the name of a command and looks for its flags after the name. In the opposite direction, every
-``-p`` of a text would have to be traced back to a command.
+The search starts at the name of a command and reads its flags from there. The other way round, every ``-p`` of a text
+would have to be traced back to a command.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from skillopt_sleep.safety.redaction.values import is_identifier, is_irregular, 
 _P = Patterns("arguments")
 
 REACH = 600
-"""The number of characters after the name of a command in which its flags are searched."""
+"""Characters after the name of a command that are searched for its flags."""
 BACK = 100
 LONGEST_FLAG = 104
 BLANKS = frozenset(("", " ", "\t", "\n"))
 LEAST = 3
-"""The least number of characters of a password where its form leaves no doubt."""
+"""Fewest characters of a password that a command's own flag announces, such as ``-p`` of mysql."""
 FLAGGED = 6
-"""The least number of characters of a password that only the name of its flag reveals."""
+"""Fewest characters of a password after a flag of any command, such as ``--password``."""
 
 _BEFORE = {"login": "REGISTRY"}
-"""By command, the name of the pattern that must precede the command's name."""
+"""By command, the name of the pattern that must match before it: "login" counts only after docker and the like."""
 _STRETCHES = {"curl": "LINE", "gh": "GH_SECRET"}
-"""By command, the name of the pattern of its extent, for commands that do not end with their line."""
+"""By command, the pattern of the text in which its flags count, where that does not end at the next ";" or "|"."""
 _PORTS = "mysql"
-"""The command whose password is taken for a port number when it looks like one."""
+"""The command whose ``-p`` with a number names a port and no password."""
 
 
 def _accept(text: str, match: re.Match[str] | None) -> Found | None:
@@ -41,7 +41,7 @@ def _accept(text: str, match: re.Match[str] | None) -> Found | None:
 
 
 def _build_kind(known: str, flag: re.Pattern[str]) -> Kind:
-    """Return the kind for some commands, which looks for the password wherever the name of one of them occurs."""
+    """Return the kind of secret that follows ``flag`` after one of the commands ``known``."""
     names = known.split()
     called = lazy(rf"(?<!\w)(?<!\w-)(?:{'|'.join(names)})(?:\.py)?(?=[ \t\"'\\])".replace("~", ""), re.IGNORECASE)
     before = getattr(_P, _BEFORE[known]) if known in _BEFORE else None
@@ -68,7 +68,7 @@ def _find_sshpass(text: str, at: int, _: int) -> Found | None:
 
 
 def _find_long_flag(text: str, start: int, _: int) -> Found | None:
-    """Find the value of ``--password value``, of any command."""
+    """Find the value of ``--password value`` of any command."""
     low = max(0, start - LONGEST_FLAG)
     front = _P.FLAG_FRONT.search(text[low:start]) if "-" in text[low:start] else None
     match = _P.LONG_FLAG.match(text, low + front.start("flag")) if front else None
@@ -83,7 +83,7 @@ def _find_shared(text: str, at: int, _: int) -> Found | None:
 
 
 def _find_beside_user(text: str, at: int, _: int) -> Found | None:
-    """Find the password of ``-u user -p password``, of any command."""
+    """Find the password of ``-u user -p password`` of any command."""
     found = _accept(text, _P.BESIDE_USER.match(text, at + 1)) if text[at - 1 : at].strip("\"'`") in BLANKS else None
     value = text[found.start : found.stop] if found else ""
     made = (is_mixed(value) or is_irregular(value)) and looks_made(value) and not is_identifier(value)
@@ -91,7 +91,7 @@ def _find_beside_user(text: str, at: int, _: int) -> Found | None:
 
 
 def build_commands() -> tuple[Kind, ...]:
-    """Return the kinds of secrets for the commands of ``patterns.toml``, and for flags of any command."""
+    """Return the kinds of secrets after flags, those of the commands in ``patterns.toml`` and those of any command."""
     return (*(_build_kind(names, flag) for names, flag in read_section("commands").items()), *_ANY_COMMAND)
 
 
@@ -104,7 +104,7 @@ _ANY_COMMAND: tuple[Kind, ...] = (
 
 
 PIPED_BACK = 200
-"""The number of characters before a place in which the beginning of a command is searched."""
+"""Characters before a pipe that are searched for the command that writes into it."""
 
 
 def _find_piped(text: str, _: int, end: int) -> Found | None:

@@ -1,8 +1,8 @@
-"""Find private keys in blocks of Base64: PEM, OpenSSH, PGP and PuTTY, whole or cut off at either end.
+"""Finds private keys in blocks of Base64: PEM, OpenSSH, PGP and PuTTY, whole or cut off at either end.
 
 A block may be quoted, indented, numbered, boxed, in a comment, in the output of a search, or in a string of JSON.
-Everything between two markers is removed if most of it is a key. With one marker left, lines are followed from it until
-no more of a key follows soon.
+Everything between the markers BEGIN and END is removed if most of it is a key. When one marker is missing, lines are
+removed from the other one on, as long as they look like lines of a key.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from skillopt_sleep.safety.redaction.values import is_mixed
 _P = Patterns("key_blocks")
 
 MARKER_ROOM = 60
-"""The number of characters within which the front half of a marker is searched."""
+"""Characters before "PRIVATE KEY" that are searched for the "-----BEGIN" or "-----END" of the marker."""
 LONGEST_LINE = 9_000
-"""The most characters of one line of a key; a whole key may be on one line."""
+"""Most characters of one line of a key; some keys are written as a single line."""
 MOST_LINES = 2_000
 SHORT_LINES = 3
-"""The most lines at the end of a key that may be shorter than ``LEAST``: the last line, a checksum."""
+"""How many lines at the end of a key may have fewer than ``LEAST`` characters, such as its last line and a checksum."""
 BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
 LEAST = 16
-"""The least number of characters of a line of a key; only lines at the end may be shorter."""
+"""Fewest characters of a line of a key, apart from the last ones."""
 PARTED = 96
-"""The most characters that separate two lines of a key."""
+"""Most characters between two lines of a key when it is read backwards from its end."""
 
 WHOLE = 40_000
-"""The most characters of a key, with everything around its lines."""
+"""Most characters of a key, with everything around its lines."""
 DENSE = 3
-"""The largest ratio of the text between two markers to its key: at least a third must be the key."""
+"""Text between BEGIN and END is removed if lines of a key are at least one third (1 / ``DENSE``) of it."""
 APART = 120
-"""The most characters between two lines of a key."""
+"""Most characters between two lines of a key when other text is around each line, as in a log."""
 SHORT_LINE = 41
 HEAD = 300
-"""The most characters of headers between a marker and the first line of a key."""
+"""Most characters between a marker and the first line of a key, where headers such as "Version:" are."""
 
 MOST_BEFORE = 8
-"""The most characters from the beginning of a key to the letters by which a key without a marker is found."""
+"""A key without a marker is found by letters that all such keys share: most characters that it has before them."""
 
 
 def _is_line(line: str) -> bool:
-    """Return whether a line is generated Base64, unlike a long path of only letters and slashes."""
+    """Return whether a line is generated Base64, and no long path of only letters and slashes."""
     return is_mixed(line) and any(map(str.isupper, line)) and any(map(str.islower, line))
 
 
 def _find_closed_end(text: str, after: int, following: int) -> int:
-    """Return the end of the end marker if the text before it is the key; else return ``after``."""
+    """Return where the END marker at ``following`` ends, or ``after`` when the text before the marker is no key."""
     if following < 0:
         return after
     closing = _P.CLOSING.search(text, max(after, following - MARKER_ROOM), following)
@@ -59,7 +59,7 @@ def _find_closed_end(text: str, after: int, following: int) -> int:
 
 
 def _follow_loose(text: str, after: int, limit: int) -> int:
-    """Return where the key lines that begin at ``after`` end, or ``after`` itself when there are none."""
+    """Return where lines of a key after ``after`` end, whatever is around them; ``after`` itself without any."""
     end, gap = after, ""
     for line in _P.BLOCK.finditer(text, after, limit):
         if line.start() - end > (APART if gap else HEAD) or not _is_line(line[0]):
@@ -72,7 +72,7 @@ def _follow_loose(text: str, after: int, limit: int) -> int:
 
 
 def _follow_loose_back(text: str, before: int, limit: int) -> int:
-    """Return where the key lines before an end marker begin, whatever text surrounds these lines."""
+    """Return where lines of a key before ``before`` begin, whatever is around them; ``before`` itself without any."""
     start = before
     for line in reversed([*_P.BLOCK.finditer(text, limit, before)]):
         if start - line.end() > (APART if start < before else HEAD) or not _is_line(line[0]):
@@ -82,7 +82,7 @@ def _follow_loose_back(text: str, before: int, limit: int) -> int:
 
 
 def _follow(text: str, at: int) -> int:
-    """Return the end of the key lines that begin at a position, or the position itself when there are none."""
+    """Return where a block of key lines that begins at ``at`` ends; ``at`` itself when there is none."""
     line = _P.AHEAD.match(text, at)
     if line is None:
         return at
@@ -96,7 +96,7 @@ def _follow(text: str, at: int) -> int:
 
 
 def _follow_back(text: str, at: int) -> int:
-    """Return the start of the key lines that end at a position, or the position itself when none of them is long."""
+    """Return where a block of key lines that ends at ``at`` begins; ``at`` itself when no line of it is long."""
     start, longest, short = at, 0, 0
     for _ in range(MOST_LINES):
         line = _read_line_before(text, start)
@@ -111,7 +111,7 @@ def _follow_back(text: str, at: int) -> int:
 
 
 def _read_line_before(text: str, end: int) -> re.Match[str] | None:
-    """Return the match of the line of Base64 that ends at a position, or before a separator that ends there."""
+    """Return the match of the line of Base64 that ends at ``end``, or before a line break that ends there."""
     stop = end
     if end and text[end - 1] not in BASE64:
         parted = _P.PARTED.search(text, max(0, end - PARTED), end)
@@ -123,7 +123,7 @@ def _read_line_before(text: str, end: int) -> re.Match[str] | None:
 
 
 def _find_marked(text: str, start: int, end: int) -> Found | None:
-    """Find the key after a begin marker or before an end marker; ``start`` and ``end`` enclose ``PRIVATE KEY``."""
+    """Find the key after BEGIN or before END; ``start`` and ``end`` are those of "PRIVATE KEY" in the marker."""
     closes = _P.CLOSES.match(text, end)
     if closes is None or text[start:end] != "PRIVATE KEY":
         return None
@@ -152,7 +152,7 @@ def _find_marked(text: str, start: int, end: int) -> Found | None:
 
 
 def _find_putty(text: str, at: int, _: int) -> Found | None:
-    """Find the key after ``Private-Lines: 14``, or before ``Private-MAC: …``."""
+    """Find the key in a file of PuTTY, after ``Private-Lines: 14`` or before ``Private-MAC: …``."""
     at += len("Private")
     if header := _P.LINES.match(text, at + 1):
         stop = _follow(text, header.end())
@@ -163,7 +163,7 @@ def _find_putty(text: str, at: int, _: int) -> Found | None:
 
 
 def _find_headless(text: str, start: int, _: int) -> Found | None:
-    """Find a key without its first marker; its first bytes distinguish it from a certificate or a public key."""
+    """Find a key whose BEGIN is cut off, by its first bytes, which certificates and public keys do not have."""
     begins = _P.BEGINS.search(text, max(0, start - MOST_BEFORE), start + MARKER_ROOM)
     if begins is None:
         return None

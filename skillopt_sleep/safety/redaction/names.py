@@ -1,4 +1,4 @@
-"""Find secrets by their names: assignments in any notation, .env lines, headers, cookies, XML tags, URLs."""
+"""Finds secrets by the name they are assigned to: ``api_key = …``, .env lines, headers, cookies, XML tags, URLs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("names")
 
 MOST_SIGNS = 4
-"""The most signs after a name that are tried as its sign of assignment: ``secret: str = …``."""
+"""Signs after a name that are tried as the one before its value: in ``secret: str = …`` it is the second."""
 ROOM = 72
-"""The most characters of a secret's name and of what is between the name and its sign of assignment."""
+"""Most characters from the beginning of a secret's name to the sign before its value."""
 NAME = 20
-"""The most characters of a name before its last word that announces a secret."""
+"""Most characters of a name in front of its last word such as "key": in "billing_key", those of "billing_"."""
 SHORT = 4
-"""The least number of characters of a password in an .env file, which contains nothing but values."""
+"""Fewest characters of a password in an .env file, where no other text can be meant."""
 AFTER_A_QUOTE = frozenset("+,;)]}.")
-"""Characters that often follow the end of a string, and seldom begin a string."""
+"""Characters that often follow a string's closing quote, and seldom its opening quote."""
 LINE_FRONT = 40
-"""The most characters in a line before the name of a setting."""
+"""Most characters of a line in front of the name of a setting, such as "export "."""
 LINE_BEFORE = 400
-"""The number of characters of the previous line that are read to see whether it is a setting too."""
+"""Characters of the line above that are read to see whether it is a setting too."""
 _TELLING = (
     "pass",
     "pwd",
@@ -88,7 +88,7 @@ def _find_value(text: str, at: int, name: str, which: str) -> Found | None:
 
 
 def _trim_bare(text: str, start: int, value: str, *, env: bool) -> str:
-    """Return the value at the beginning of unquoted text, or "" when the text is a call."""
+    """Return the value that unquoted text begins with, or "" when it is a call such as ``get(…)``."""
     if env:
         return value.partition("</")[0].rstrip(",;")
     value = _P.SIGN_IN_CODE.split(value, maxsplit=1)[0]
@@ -99,16 +99,16 @@ def _trim_bare(text: str, start: int, value: str, *, env: bool) -> str:
 
 
 def _is_no_value(match: re.Match[str], value: str, *, env: bool) -> bool:
-    """Return whether a match is no value: the end of a string, the output of a command, or the argument of a call."""
+    """Return whether a match is no value but the rest of a string, a command's output or an argument of a call."""
     ended = value[:1] in AFTER_A_QUOTE and not (is_random(value) or is_irregular(value))  # "password=" + it
     printed = env and " " in value and match["q"] == "`"
     return ended or printed or (match["call"] is not None and not (len(value) >= MADE and is_irregular(value)))
 
 
 def _find_phrase_end(text: str, start: int, end: int) -> int:
-    """Return the end of an unquoted password of several words, in a file where each line is a setting.
+    """Return where an unquoted password of several words ends, if the lines around it are settings too.
 
-    In front of a command the same form sets only its first word.
+    In front of a command (``TOKEN=abc make test``), only the first word is the value.
     """
     line = text.rfind("\n", max(0, start - LINE_FRONT), start) + 1
     words = _P.MORE_WORDS.match(text, end)
@@ -165,7 +165,7 @@ def _find_signature(text: str, at: int) -> Found | None:
 
 
 def find_name_before(text: str, at: int) -> tuple[str, str] | None:
-    """Return sort and text of the secret's name that ends before a position, or None when there is no such name."""
+    """Return sort and text of the secret's name that ends before ``at``, such as ("key", "API_KEY"), or None."""
     return _read_name(text[max(0, at - ROOM) : at])
 
 
@@ -184,7 +184,7 @@ def _read_name(before: str) -> tuple[str, str] | None:
 
 
 def _find_assigned(text: str, at: int) -> Found | None:
-    """Find a secret after a sign of assignment that follows the name of a secret."""
+    """Find the secret after the sign at ``at``, such as "=", if a secret's name is in front of it."""
     named = find_name_before(text, at)
     if named is None:
         return None
@@ -199,7 +199,7 @@ def _find_assigned(text: str, at: int) -> Found | None:
 
 
 def _find_after_name(text: str, _: int, end: int) -> Found | None:
-    """Find the value assigned to a name, starting at the end of the name's word that announces a secret."""
+    """Find the secret that is assigned to a name; ``end`` is that of its word such as "key"."""
     at = end
     rejected: Found | None = None
     for _sign in range(MOST_SIGNS):
@@ -218,7 +218,7 @@ NAMING: tuple[Kind, ...] = (Kind((*_TELLING, "contraseña"), _find_after_name, i
 
 
 def _find_in_url(text: str, at: int, _: int) -> Found | None:
-    """Find the password of a URL, starting at the colon of its scheme."""
+    """Find the password in a URL; ``at`` is the place of its "://"."""
     match = _P.URL.match(text, at) or _P.SLASHED.match(text, at) or _P.ALONE.match(text, at)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Find secrets apart from their names: arguments of a call, pairs of an object, ``ENV``, SQL, cookies, login files."""
+"""Finds secrets that do not directly follow their name: in calls, objects, ``ENV``, SQL, cookies and login files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("pairs")
 
 BACK = 128
-"""The number of characters before a name in which the command that sets the name is searched."""
+"""Characters before a name that are searched for the command that sets it, such as ``setx``."""
 ARGUMENT = 8
-"""The least number of characters of a secret that is the argument of a call."""
+"""Fewest characters of a secret that is an argument after its name, as in ``set("API_KEY", "…")``."""
 
 _MAY = rf"(?:{QUOTE})?"
 _S = r"\s{0,24}"
 _BLOCK = r"\{\s{1,24}(?:\w{1,24}\s{0,24}=[^\n{}]{0,200}\n\s{0,24}){0,6}?"
-"""The pattern of the beginning of a block that contains the default of a variable."""
+"""Pattern of a variable's block, as in Terraform, up to the setting with its default."""
 _VALUE = rf"(?:{QUOTE}(?P<QUOTED>[^\"'`\\\n]{{4,4000}}+)|(?P<BARE>[^\s\"'`\\,;<>{{}}()\[\]$]{{4,4000}}+))"
 _NOTATIONS = tuple(
     (name, lazy(rf"\w[\w.-]{{0,24}}+(?:{before}){_VALUE}".replace("QUOTED", "quoted").replace("BARE", "bare")))
@@ -45,11 +45,11 @@ _NOTATIONS = tuple(
         ("set", r"(?P<named>)[ \t]{1,8}"),
     )
 )
-"""From inside the telling word: the rest of the name, what separates it from the value, and the value."""
+"""(name, pattern) of each way to write a value apart from its name; the pattern begins inside that name."""
 
 
 def _find_apart(text: str, at: int, end: int) -> Found | None:
-    """Find a value that is apart from its name, starting at the word of the name that announces a secret."""
+    """Find a value that stands apart from its name; ``at`` and ``end`` are those of the name's word such as "key"."""
     if _P.AFTER.match(text, end) is None:
         return None
     for notation, pattern in _NOTATIONS:
@@ -67,7 +67,7 @@ def _find_apart(text: str, at: int, end: int) -> Found | None:
 
 
 def _is_given_away(notation: str, text: str, end: int, value: str, named: tuple[str, str]) -> bool:
-    """Return whether this notation makes the value a secret of the name that ends at a given position."""
+    """Return whether ``value`` is the secret of the name that ends at ``end``, when written in this notation."""
     which, name = named
     match notation:
         case "call" | "or":
@@ -86,7 +86,7 @@ def _is_given_away(notation: str, text: str, end: int, value: str, named: tuple[
 
 
 def _is_name(value: str) -> bool:
-    """Return whether a value is a name itself: ``getenv("API_KEY", "FALLBACK_KEY2")``."""
+    """Return whether a value is itself a name, as in ``getenv("API_KEY", "FALLBACK_KEY2")``."""
     return _P.NAME.fullmatch(value) is not None and not is_random(value)
 
 
@@ -100,13 +100,13 @@ def _find_identified(text: str, at: int, end: int) -> Found | None:
 
 
 def _find_set_cookie(text: str, at: int, _: int) -> Found | None:
-    """Find a cookie that a program sets by its name."""
+    """Find the value in a call that sets a cookie by its name."""
     match = _P.COOKIES.match(text, at)
     return _accept_cookie(match) if match else None
 
 
 def _find_in_jar(text: str, at: int, _: int) -> Found | None:
-    """Find the cookie in a line of a cookie jar."""
+    """Find the value of a cookie in a line of a cookie file, as curl writes it."""
     match = _P.JAR.match(text, at)
     return _accept_cookie(match) if match else None
 
@@ -162,7 +162,7 @@ APART: tuple[Kind, ...] = (
 
 LOGIN_BACK = 300
 MANIFEST = 3_000
-"""The most characters of the manifest of a Kubernetes secret."""
+"""Most characters of the manifest of a Kubernetes secret."""
 
 _LOGIN = {"machine", "login", "account", "default"}
 
@@ -170,7 +170,7 @@ _OF_SECRET = "kind: Secret"  # noqa: S105 -- what the manifest of one says
 
 
 def _find_netrc(text: str, at: int, _: int) -> Found | None:
-    """Find the password of ``machine host login user password …``, in one line or several."""
+    """Find the password of ``machine host login user password …``, in one line or over several."""
     match = _P.NETRC.match(text, at)
     if match is None or is_stand_in(match["secret"]):
         return None
@@ -193,7 +193,7 @@ def _find_netrc(text: str, at: int, _: int) -> Found | None:
 
 
 def _find_pgpass(text: str, at: int, _: int) -> Found | None:
-    """Find the password of ``host:5432:database:user:password``."""
+    """Find the password of a line ``host:5432:database:user:password`` of .pgpass."""
     match = _P.PGPASS.match(text, at)
     if match is None or _P.LOGIN_HOST_BEFORE.search(text, max(0, at - 101), at) is None:
         return None
@@ -204,7 +204,7 @@ def _find_pgpass(text: str, at: int, _: int) -> Found | None:
 
 
 def find_in_manifests(text: str) -> Iterator[Found]:
-    """Yield the entries below ``data:`` in every manifest of a Kubernetes secret."""
+    """Yield the values below ``data:`` in each manifest of a Kubernetes secret."""
     after, at = 0, text.find(_OF_SECRET)
     while at >= 0:
         for match in _P.ENTRY.finditer(text, max(after, at - MANIFEST), at + MANIFEST):
@@ -230,4 +230,4 @@ LOGINS: tuple[Kind, ...] = (
     Kind(("password",), _find_netrc),
     Kind((":5432:", ":5433:", ":6432:", ":*:"), _find_pgpass),
 )
-"""The kinds of passwords in login files; ``find_in_manifests`` finds those in manifests."""
+"""Kinds of passwords in files such as .netrc and .pgpass."""

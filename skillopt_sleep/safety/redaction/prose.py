@@ -1,4 +1,4 @@
-"""Find secrets that a sentence names, in the languages of ``languages.json``: a word for it, any verb, the value."""
+"""Finds secrets in sentences of many languages (``languages.json``), such as "the new password is …"."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("prose")
 
 REACH = 110
-"""The number of characters after a word for a secret in which its value is searched."""
+"""Characters after a word such as "password" that are searched for the password."""
 BACK = 90
-"""The number of characters before a word for a secret in which its value is searched: ``… is the password``."""
+"""Characters before a word such as "password" that are searched for it: ``… is the password``."""
 MOST_WORDS = 9
-"""The most words between a word for a secret and its value."""
+"""Most words between a word such as "password" and the password."""
 LEAST_PASSWORD, LEAST_KEY = 6, 8
 LEAST_UNTOLD, LEAST_UNTOLD_KEY = 7, 16
-"""The least number of characters of a password, and of a key, that no verb or colon introduces."""
+"""Fewest characters of a password, and of a key, that neither a colon nor a word such as "is" introduces."""
 LONGEST = 400
 INSIDE_A_NAME = frozenset("/\\._(@")
-"""Characters that follow a word for a secret in a path or a name, and in no sentence."""
+"""Characters after a word such as "key" that show that it is part of a path or a name, as in ``key_count``."""
 SHORT = 4
-"""The most characters of a word for a secret that counts only when it is not a part of another word."""
+"""A word of at most so many letters, such as "pass", counts only when it is not a part of a longer word."""
 STRONG = 16
-"""The least number of characters of a secret that only its place right after the word reveals."""
+"""Fewest characters of a secret right after a word such as "token", without a sentence around it."""
 PHRASE = 80
-"""The most characters of a phrase that is a password."""
+"""Most characters of a quoted password of several words."""
 
 
 class _Languages(Struct, frozen=True):
@@ -56,7 +56,7 @@ def _load() -> _Languages:
 
 
 def list_secret_words() -> tuple[str, ...]:
-    """Return the words for passwords, keys and other credentials, in every language."""
+    """Return the words for passwords, keys and other credentials, such as "token", in every language."""
     named = _load()
     groups = (*named.password.values(), *named.key.values())
     return (*(word for words in groups for word in words), "credential", "cookie", "authorization header", "senhas")
@@ -64,7 +64,7 @@ def list_secret_words() -> tuple[str, ...]:
 
 @cache
 def _told() -> re.Pattern[str]:
-    """Return the pattern of what introduces a value right before it: a verb, a colon, an arrow."""
+    """Return the pattern of what introduces a secret right in front of it: "is", a colon, an arrow."""
     words = "|".join(sorted(map(re.escape, _load().told), key=len, reverse=True))
     return re.compile(
         rf"(?:(?<![^\W_])|(?<=[^\x00-\u024f]))(?:{words})[\s:]{{0,3}}[\"'`*_\u201c\u201e\u00ab\u300c(]{{0,3}}\Z",
@@ -73,7 +73,7 @@ def _told() -> re.Pattern[str]:
 
 
 def build_kinds() -> tuple[Kind, ...]:
-    """Return the kinds for passwords and for keys."""
+    """Return the kinds of secrets that are found in sentences: passwords, keys, PINs and logins."""
     named = _load()
     passwords, keys = (
         tuple(dict.fromkeys(word for words in group.values() for word in words))
@@ -89,7 +89,7 @@ def build_kinds() -> tuple[Kind, ...]:
 
 
 def _find_said(text: str, start: int, end: int, *, password: bool) -> Found | None:
-    """Find what a sentence calls a password or key."""
+    """Find the secret in a sentence; ``start`` and ``end`` are those of its word such as "password"."""
     if text[end : end + 1] in INSIDE_A_NAME:
         return None
     line = text.find("\n", end, end + REACH)
@@ -112,7 +112,7 @@ def _find_said(text: str, start: int, end: int, *, password: bool) -> Found | No
 
 
 def _is_telling(text: str, start: int, end: int, *, password: bool) -> bool:
-    """Return whether a word means a secret, and is no part of another word or of a term such as "password policy"."""
+    """Return whether a word such as "password" means a secret, unlike in "password policy" or as part of "bypass"."""
     if _P.ABOUT.match(text, end) or (end - start <= SHORT and not _stands_alone(text, start, end)):
         return False
     if text[start:end].lower() == "pass":  # or something passes, or is passed
@@ -121,7 +121,7 @@ def _is_telling(text: str, start: int, end: int, *, password: bool) -> bool:
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
-    """Return whether a short word such as "pass" stands alone, rather than in a test runner's line on a test."""
+    """Return whether a short word such as "pass" is a word by itself, and not in a test runner's "PASS: test_login"."""
     around = text[max(0, start - 1) : start] + text[end : end + 1]
     if text[start] >= "\u2e80":  # no blanks between words
         return True
@@ -129,7 +129,7 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
 
 
 def _find_after(text: str, end: int, zone: int, *, password: bool, only_told: bool) -> Found | None:
-    """Find the first word after a word for a secret that can be its value."""
+    """Find the first word after "password" or the like, from ``end`` to ``zone``, that may be the secret."""
     quoted = _P.QUOTED.search(text, end, zone + PHRASE) if password and not only_told else None
     if quoted and _told().search(text[end : quoted.start()]) and _is_phrase(quoted["secret"]):
         return Found("secret", *quoted.span("secret"), quoted.end())
@@ -149,7 +149,7 @@ def _find_after(text: str, end: int, zone: int, *, password: bool, only_told: bo
 
 
 def _find_before(text: str, start: int, *, password: bool) -> Found | None:
-    """Find the value in ``… is the password``."""
+    """Find the secret in ``… is the password``."""
     match = _P.BEFORE.search(text, max(0, start - BACK), start) if password else None
     if match is None or not _is_said_secret(_trim(match["secret"]), password=True, told=False, before=""):
         return None
@@ -178,7 +178,7 @@ def _find_pin(text: str, start: int, end: int) -> Found | None:
 
 
 def _find_direct(text: str, start: int, end: int) -> Found | None:
-    """Find a long random value right after a word: ``acme TOKEN 5f3a…``, ``acme-secret-5f3a…``, ``acme_key=5f3a…``."""
+    """Find a long random value right after a word such as "token": ``acme TOKEN 5f3a…``, ``acme-secret-5f3a…``."""
     between = _P.BETWEEN.match(text, end)
     match = _P.VALUE.match(text, between.end()) if between else None
     if match is None or (text[start:end].lower() == "key" and not _P.IN_A_NAME.search(text, max(0, start - 2), start)):
@@ -210,7 +210,7 @@ def _is_phrase(value: str) -> bool:
 
 
 def _is_said_secret(value: str, *, password: bool, told: bool, before: str) -> bool:
-    """Return whether a word of a sentence is a secret; without a verb or colon before it, it must look like one."""
+    """Return whether a word in a sentence is a secret; unless ``told`` by "is" or a colon, it must look random."""
     if (
         is_stand_in(value)
         or (_P.NO_VALUE.fullmatch(value) and not _P.NUMBERED_WORDS.fullmatch(value))

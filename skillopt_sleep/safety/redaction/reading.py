@@ -1,9 +1,9 @@
-"""Read a text: without its escapes, and for the words that announce secrets.
+"""Reads a text for the search: decodes its escapes, and finds the words that announce secrets.
 
-A secret is often inside a string that is inside a string, or in the lines of a diff or a listing. Only this module
-decides what of a text is an escape (of JSON, HTML, a terminal, the mark of a line); every kind of secret looks at the text
-as it reads. What is found there leads back to the original, and includes an escape as a whole or not at all, so that JSON
-stays JSON. Where the ``hyperscan`` library has no build, a slower pattern finds the same words.
+A secret is often in a string inside a string, or in the lines of a diff or a listing. Only this module decides what of
+a text is an escape (of JSON, HTML, a terminal, the mark of a line); all searches see the text without them. What they
+find is located in the original, where an escape is removed as a whole or not at all, so that JSON stays JSON. Where the
+``hyperscan`` library cannot be installed, a slower pattern finds the same words.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ except ImportError:  # pragma: no cover -- a machine that the library is not bui
 
 
 _Word = tuple[str, tuple[int, ...]]
-"""A word and the numbers of what is to be looked for at its places."""
+"""A word that announces secrets, with the numbers of the kinds to look for there."""
 
 
 class Words:
-    """Lower-case words, each with the numbers of the kinds of secrets to look for at its places."""
+    """Finds all given words in a text at once; each word has the numbers of the kinds of secrets that it announces."""
 
     def __init__(self, numbers: Mapping[str, tuple[int, ...]], *, by_pattern: bool = False) -> None:
         spelt = {form: found for word, found in numbers.items() for form in _spell(word)}
@@ -42,7 +42,7 @@ class Words:
         self._lock = threading.Lock()
 
     def find(self, text: str) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """Yield start, end and numbers of every word found in a text, in any case; words may overlap."""
+        """Yield (start, end, numbers) of every given word in a text, in any case; words may overlap."""
         if self._by_pattern:
             for match in self._pattern.finditer(text):
                 for form, numbers in self._beginnings[_lower(match[1])]:
@@ -83,7 +83,7 @@ class Words:
 
     @cached_property
     def _beginnings(self) -> Mapping[str, Sequence[_Word]]:
-        """For each word, all words that it begins with, including the word itself."""
+        """For each word, those of the words that it begins with: for "passwd" also "pass"."""
         places: dict[str, list[int]] = {}
         for place, (form, _) in enumerate(self._words):
             places.setdefault(_lower(form), []).append(place)
@@ -97,12 +97,12 @@ class Words:
 
 
 def _spell(word: str) -> set[str]:
-    """Return the spellings of a word in small and capital letters, where these are not ASCII."""
+    """Return the spellings of a word to search for; ASCII letters need only one, because their case is ignored."""
     return {word} if word.isascii() else {word, word.capitalize(), word.upper()}
 
 
 def _lower(word: str) -> str:
-    """Return a word with its ASCII letters in lower case and all other characters unchanged."""
+    """Return a word with only its ASCII letters in lower case."""
     return word.lower() if word.isascii() else "".join(c.lower() if c.isascii() else c for c in word)
 
 
@@ -116,7 +116,7 @@ _ESCAPE = lazy(
 _MARK = lazy(
     r"(\n(?:[ \t]{0,24}+(?:(?:[>#*|]|//)(?=[ \t\n])|[0-9]{1,6}+[:|\t\u2192]|(?=[A-Za-z])[\w./-]{1,80}+:[0-9]{1,6}:)[ ]?|\+|-(?=[ \t]{2})){1,3})"
 )
-"""Marks of a diff, a quotation, a comment, a table, a listing, the output of a search."""
+"""Pattern of what a diff, quotation, comment, table, listing or search puts in front of a line."""
 MOST_ASCII = 126
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
 _SPELLED = str.maketrans("\xa0\u2018\u2019\u201c\u201d", " ''\"\"")
@@ -125,22 +125,22 @@ _QUOTES = "\"'`"
 
 
 class Reading(NamedTuple):
-    """A text without its escapes, in pieces that are alternately plain text and a decoded escape."""
+    """A text with its escapes decoded, in pieces: plain text and a decoded escape by turns."""
 
     text: str
     reads: Sequence[int]
-    """The position in ``text`` where each piece begins."""
+    """Where each piece begins in ``text``."""
     stands: Sequence[int]
-    """The position in the original text where each piece begins."""
+    """Where each piece begins in the original text."""
 
     def locate(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the start and the end in the original of the characters from ``start`` to ``stop``."""
+        """Return where in the original text the characters from ``start`` to ``stop`` of this text begin and end."""
         if not self.reads:
             return start, stop
         return self._place(start), self._place(stop - 1, end=True)
 
     def replace(self, places: Sequence[tuple[int, int]], marks: Sequence[str]) -> Reading:
-        """Return a reading with a mark at each of these places; the original of the new reading is this reading."""
+        """Return a reading in which ``marks`` replace these places; its original text is the text of this reading."""
         edges = [0, *itertools.chain.from_iterable(places), len(self.text)]
         pieces = [self.text[start:stop] for start, stop in itertools.pairwise(edges)]
         pieces[1::2] = marks
@@ -154,9 +154,9 @@ class Reading(NamedTuple):
 
 
 def unescape(text: str) -> Reading:
-    """Return a reading of the text with its escapes decoded.
+    """Return a text with its escapes decoded, and the way back to the original.
 
-    However deeply strings are nested, an escaped quote keeps one backslash, and so does a continued end of a line.
+    However deeply strings are nested, an escaped quote keeps one backslash, and so does an escaped line break.
     """
     if not any(sign in text for sign in ("\\", "&", "<br", "\x1b")):
         return Reading(text, (), ())
@@ -164,12 +164,12 @@ def unescape(text: str) -> Reading:
 
 
 def strip_line_marks(text: str) -> Reading:
-    """Return a reading of the text without the marks in front of its lines."""
+    """Return a text without the marks in front of its lines, such as "+ " of a diff, and the way to the original."""
     return _build_reading(_MARK.split(text), text, lambda _: "\n")
 
 
 def _build_reading(pieces: list[str], text: str, read: Callable[[str], str]) -> Reading:
-    """Return the reading made of these pieces; every second piece is an escape."""
+    """Put pieces of ``text`` together, every second one of which is an escape that ``read`` decodes."""
     if len(pieces) == 1:
         return Reading(text, (), ())
     stands = [0, *itertools.accumulate(map(len, pieces))]
@@ -196,7 +196,7 @@ def _read_escape(escape: str) -> str:
 
 
 def _decode(code: int, escape: str) -> str:
-    """Return the character with this code, or the escape itself if the character is not printable."""
+    """Return the character with this code, or the escape itself when the character is not printable ASCII."""
     if code > MOST_ASCII or chr(code) == "\\":
         return escape
     char = chr(code)

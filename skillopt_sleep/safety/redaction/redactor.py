@@ -1,4 +1,4 @@
-"""Replace every secret of a text with a placeholder, in one walk from one announcing word to the next."""
+"""Replaces every secret of a text with a placeholder, going once from word to word that announces secrets."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from skillopt_sleep.safety.redaction.shapes import SHAPES, build_vendors, find_t
 from skillopt_sleep.safety.redaction.values import find_end, is_random, join_parts, looks_made
 
 REMEMBERED = 10
-"""The least length of a secret that is also hidden in the rest of a session, where nothing announces it."""
+"""Fewest characters of a secret that, once found, is redacted everywhere in its session."""
 AROUND = 1_000
-"""The number of characters before and after a placeholder that are searched again."""
+"""Characters before and after a new placeholder that are searched again."""
 PARTS = frozenset("\n\r\\\"'`")
-"""The characters that may directly follow the first part of a secret that continues in the next line."""
+"""Characters that can follow the first part of a secret that goes on in the next line."""
 PASSES = 6
-"""The most walks over one text: one over all of it, then over the surroundings of new placeholders."""
+"""Most searches of one text: one of all of it, then of the text around new placeholders."""
 
 S = TypeVar("S", Session, Conversation)
 V = TypeVar("V")
@@ -42,14 +42,14 @@ Windows = tuple[tuple[int, int], ...]
 
 _MARKER = re.compile(r"-{1,5} ?(?:BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{1,5}")
 _GLUE = re.compile(r"[^A-Za-z0-9]+")
-"""The pattern of what separates the lines of a key."""
+"""Pattern of what is between the lines of a private key, on which its placeholder must not depend."""
 _PLAIN_WORDS = re.compile(r"`?s?(?: `?[A-Z]?[^\W\dA-Z_]{1,14}`?,?){1,14}+(?:\.(?=\s)|\n(?![\w.+/-]{8}))")
-"""The pattern of the rest of a sentence that has only words without digits, signs, quotes, or capitals inside."""
+"""Pattern of the rest of a sentence of plain words only, without digits, signs, quotes, or capitals inside a word."""
 _STANDING = re.compile(PLACEHOLDER)
 
 
 class Search:
-    """A search for some kinds of secrets in a text."""
+    """A search of texts for some kinds of secrets."""
 
     def __init__(self, kinds: Sequence[Kind], *, by_pattern: bool = False) -> None:
         self.kinds = kinds
@@ -63,7 +63,7 @@ class Search:
         }
 
     def find(self, text: str) -> Iterator[Found]:
-        """Yield every secret, in the order of the words that announce secrets; the secrets may overlap."""
+        """Yield every secret in a text, in the order of the words that announce them; secrets may overlap."""
         passed: dict[int, int] = {}
         plain_until = 0
         for start, end, numbers in self._words.find(text):
@@ -83,7 +83,7 @@ class Search:
 
 @cache
 def search_everything() -> Search:
-    """Return the search for every kind of secret, in the order in which kinds are tried at one place."""
+    """Return the search for every kind of secret; of two kinds at one place, the earlier in the list comes first."""
     return Search(
         (
             *KEYBLOCKS,
@@ -102,14 +102,14 @@ def search_everything() -> Search:
 
 @cache
 def search_forms() -> Search:
-    """Return the search for kinds of secrets that have a form of their own."""
+    """Return the search for secrets that are known by their form alone, such as keys of known providers."""
     return Search((*SHAPES, *build_vendors()))
 
 
 class Redactor:
-    """Removes secrets from texts: all of ``KINDS``, and the literal ``values``, such as those of the environment.
+    """Replaces secrets in texts: those of every kind, and the given ``values``, such as those of the environment.
 
-    A value that is short, a plain word, a number or a path is ignored, because ordinary texts contain such values.
+    Of ``values``, a short one, a plain word, a number or a path is ignored, because ordinary texts contain them.
     """
 
     def __init__(self, values: Sequence[str] = ()) -> None:
@@ -118,7 +118,7 @@ class Redactor:
         self._literal = _compile_any(self._literals)
 
     def redact(self, text: str) -> str:
-        """Return the text with a placeholder for each secret; redacting it again changes nothing."""
+        """Return a text with a placeholder for each secret; a second call with the result changes nothing."""
         return self._redact(text, [])
 
     def has_secret(self, text: str) -> bool:
@@ -126,15 +126,15 @@ class Redactor:
         return any(value in text for value in self._literals) or next(_find(_read(text)[-1].text), None) is not None
 
     def find_secrets(self, text: str, around: int = 0) -> list[tuple[str, str]]:
-        """Return each secret of a text with ``around`` characters before the secret, for measurements."""
+        """Return (the ``around`` characters before it, secret) for each secret of a text; for measurements."""
         readings = _read(text)
         places = [_locate(readings, (secret.start, secret.stop)) for secret in _find(readings[-1].text)]
         return [(text[max(0, start - around) : start], text[start:stop]) for start, stop in places]
 
     def redact_all(self, texts: Sequence[str]) -> dict[str, str]:
-        """Return the texts that contain secrets, with their redacted form.
+        """Return, for each text that contains a secret, the text without it.
 
-        A secret found in one text is also hidden in the other texts, where nothing announces it.
+        A secret that was found in one text is also replaced in the others, where nothing announces it.
         """
         if not self.has_secret("\n".join(texts)):
             return {}
@@ -190,13 +190,13 @@ class Redactor:
 
 
 def make_placeholder(kind: str, secret: str) -> str:
-    """Return the placeholder of a secret; line breaks inside a key do not change its placeholder."""
+    """Return the placeholder of a secret, which for a key does not depend on how its lines are broken."""
     plain = _GLUE.sub("", _MARKER.sub("", secret)) if kind in {"pem", "pgp"} else secret
     return f"[redacted:{kind}:{hashlib.sha256(plain.encode('utf-8', 'replace')).hexdigest()[:6]}]"
 
 
 def _find(text: str, windows: Windows | None = None) -> Iterator[Found]:
-    """Yield every secret in one of the windows (all of the text for None), in order and without overlaps."""
+    """Yield every secret in the given parts of a text (None for all of it), in order and without overlaps."""
     standing = [match.span() for match in _STANDING.finditer(text)] if "[redacted:" in text else []
     last: Found | None = None
     for found in sorted(_find_any(text, windows), key=lambda found: (found.start, -found.stop, found.kind == "secret")):
@@ -215,7 +215,7 @@ def _find(text: str, windows: Windows | None = None) -> Iterator[Found]:
 
 
 def _find_any(text: str, windows: Windows | None) -> Iterator[Found]:
-    """Yield the secrets that every search finds, in no order."""
+    """Yield the secrets that all searches find in the given parts of a text, in no order."""
     for start, stop in windows or ((0, len(text)),):
         part = text[start:stop] if windows else text
         for found in chain(search_everything().find(part), find_tokens(part), find_in_manifests(part)):
@@ -223,7 +223,7 @@ def _find_any(text: str, windows: Windows | None) -> Iterator[Found]:
 
 
 def _name_form(text: str, found: Found) -> Found:
-    """Return the secret with the kind of its own form if it has one, so that it always gets the same placeholder."""
+    """Give a secret the kind of its own form, if it has one, so that its placeholder is the same everywhere."""
     if found.kind != "secret":
         return found
     value = text[found.start : found.stop]
@@ -237,20 +237,20 @@ def _name_form(text: str, found: Found) -> Found:
 
 
 def _read(text: str) -> list[Reading]:
-    """Return the readings that lead from the original text to the text without escapes and line marks."""
+    """Return two readings of a text: without escapes, and without marks in front of lines as well."""
     plain = unescape(text)
     return [plain, strip_line_marks(plain.text)]
 
 
 def _locate(readings: Sequence[Reading], place: tuple[int, int]) -> tuple[int, int]:
-    """Return the place in the original text of a place in the last reading."""
+    """Return where in the original text a place in the last reading is."""
     for reading in reversed(readings):
         place = reading.locate(*place)
     return place
 
 
 def _find_windows(reading: Reading) -> Windows:
-    """Return the windows around placeholders, where a replacement may have revealed another secret."""
+    """Return the parts of a text around new placeholders, where the replacement may have laid bare another secret."""
     windows: list[tuple[int, int]] = []
     for start, stop in zip(reading.reads[1:-1:2], reading.reads[2::2], strict=True):
         opening = max(0, start - AROUND)
@@ -262,7 +262,7 @@ def _find_windows(reading: Reading) -> Windows:
 
 
 def _insert(text: str, taken: Sequence[tuple[int, int, str]]) -> str:
-    """Return the text with its placeholders; a secret that encloses another placeholder replaces both."""
+    """Return the text with its placeholders; a secret around another placeholder replaces that too."""
     pieces: list[str] = []
     end = 0
     for start, stop, mark in sorted(taken, key=lambda part: (part[0], -part[1])):
@@ -273,7 +273,7 @@ def _insert(text: str, taken: Sequence[tuple[int, int, str]]) -> str:
 
 
 def _spell(value: str) -> set[str]:
-    """Return the spellings of a value: unchanged, in JSON, in a URL."""
+    """Return how a value may be written: as it is, in JSON, in a URL."""
     return {
         value,
         json.dumps(value)[1:-1],
@@ -283,7 +283,7 @@ def _spell(value: str) -> set[str]:
 
 
 def _compile_any(literals: Iterable[str]) -> re.Pattern[str] | None:
-    """Compile a pattern of any of these strings, the longest first; placeholders are skipped."""
+    """Compile a pattern that finds any of these strings, trying long ones first, but none inside a placeholder."""
     ordered = sorted(literals, key=lambda literal: (-len(literal), literal))
     if not ordered:
         return None
@@ -299,12 +299,12 @@ TEXTS = (
     *("prompt", "final", "tools", "skills", "files", "commands", "line"),
     *("steps", "text", "tool", "result", "words"),
 )
-"""Fields of a session, its turns and its steps that are redacted; sources, paths, ids and times are not, because a
-session is found again by them."""
+"""Names of the fields of a session, its turns and its steps that are redacted. Sources, paths, ids and times are not,
+because a session is found again by them."""
 
 
 def redact_session(session: S, redactor: Redactor) -> S:
-    """Return a session, or its steps, with every text redacted, or the same object if it has no secret."""
+    """Return a session, or its steps, with every text redacted; the same object if it contains no secret."""
     texts: list[str] = []
     _collect_texts(session, texts)
     changes = redactor.redact_all(tuple(dict.fromkeys(texts)))

@@ -1,8 +1,8 @@
-"""Find secrets by their own form: keys of known issuers, tokens in parts, and keys of issuers that no rule knows.
+"""Finds secrets by their own form: keys of known providers, tokens in parts, and keys of providers no rule knows.
 
-``vendors.json`` holds the public rules of gitleaks as ``tests/benchmarks/convert_rules.py`` converts them, ``forms.json``
-what these lack. Many other issuers mark their keys too: a short prefix, a sign, a random body (``acme_live_5f…``).
-Identifiers of messages, requests and other objects look the same; ``issuers.json`` lists the prefixes of those.
+``vendors.json`` holds the public rules of gitleaks as ``tests/benchmarks/convert_rules.py`` converts them,
+``forms.json`` what these lack. Many other providers mark their keys too: a short prefix, a sign, random characters
+(``acme_live_5f…``). Ids of messages, requests and other objects look the same; ``issuers.json`` lists their prefixes.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("shapes")
 
 BACK, AHEAD = 200, 600
-"""The numbers of characters before and after a rule's word that are searched, if a key may begin before the word."""
+"""Characters before and after a rule's word that are searched, for keys that have the word inside."""
 LEAST_ENTROPY = 2.5
-"""The least entropy, in bits per character, of a value beside the name of its issuer."""
+"""Fewest bits of entropy per character of a secret that is known only by the provider's name in front of it."""
 DISTINCT = 6
 HEAD = 64
-"""The number of characters at the beginning of a value that contain the word of its rule."""
+"""Characters at the beginning of a value in which the word of its rule is."""
 
 _BESIDE = r"[ \t\w.-]{0,20}[\s'\"`\\]{0,4}(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)[\\`'\"\s=]{0,5}"
-"""The pattern between the name of an issuer and a value: the rest of a longer name, quotes, a sign of assignment."""
+"""Pattern of what is between a provider's name and its secret: in ``ACME_KEY = "…`` all from "_KEY" to the quote."""
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """The form of an issuer's keys, and the words that announce them."""
+    """What keys of one provider look like, and the words that announce them."""
 
     id: str
     kind: str
-    """The name of this kind of secret in its placeholder."""
+    """What its placeholder calls this kind of secret, such as "aws"."""
     words: tuple[str, ...]
-    """Lower-case words; every text with such a key contains one of them."""
+    """Words in lower case, such as "ghp_"; a text without any of them has no such key."""
     form: str = ""
-    """The pattern of a key, with a group ``secret`` if only a part of the match is secret."""
+    """Pattern of a key; when it has a group ``secret``, only that part is replaced."""
     beside: str = ""
-    """The pattern of a secret that is recognised only beside its issuer's name, as in ACME_KEY=...."""
+    """Pattern of a secret that counts only after the provider's name, as in ACME_KEY=...."""
     inside: bool = False
-    """Whether a key may begin before the word that announces it."""
+    """True if a key can begin before the word that announces it."""
     entropy: float = 0.0
-    """The least entropy of a key, in bits per character."""
+    """Fewest bits of entropy per character of a key."""
 
 
 class _File(Struct, frozen=True, kw_only=True):
@@ -64,13 +64,13 @@ class _File(Struct, frozen=True, kw_only=True):
 
 
 def read_rules() -> tuple[Rule, ...]:
-    """Return the rules of ``forms.json`` and the public ones of ``vendors.json``."""
+    """Return the rules of ``forms.json``, then those of ``vendors.json``."""
     files = (Path(__file__).with_name(name).read_bytes() for name in ("forms.json", "vendors.json"))
     return tuple(rule for data in files for rule in msgspec.json.decode(data, type=_File).rules)
 
 
 def build_vendors() -> tuple[Kind, ...]:
-    """Return one kind of secret for each rule."""
+    """Return the kinds of secrets that the rules of both files describe."""
     return tuple(map(_build_kind, read_rules()))
 
 
@@ -108,7 +108,7 @@ def _accept(rule: Rule, match: re.Match[str], entropy: float) -> Found | None:
 
 
 def _find_parted(rule: Rule, pattern: re.Pattern[str], text: str, start: int) -> Found | None:
-    """Find a key that the end of a line or string splits into two parts."""
+    """Find a key of a rule that the end of a line or string splits into two parts."""
     half = _P.HALF.match(text, start)
     parts = join_parts(text, half.end()) if half and _P.EDGE.match(text, start) else None
     if half is None or parts is None:
@@ -123,11 +123,11 @@ def _find_parted(rule: Rule, pattern: re.Pattern[str], text: str, start: int) ->
 
 
 BESIDE = 160
-"""The number of characters after the name of a key in which its secret is searched."""
+"""Characters after an AWS key id that are searched for its secret."""
 
 
 def _find_aws_pair(text: str, at: int, _: int) -> Found | None:
-    """Find the secret beside the name of its key: in a table, as the next argument, or in the next line."""
+    """Find the secret of an AWS key id: next to it in a table, as the next argument, or in the next line."""
     name = _P.AWS_NAME.match(text, at)
     if name is None:
         return None
@@ -166,32 +166,32 @@ SHAPES: tuple[Kind, ...] = (
     Kind(("basic ", "basic\t"), _find_basic),
     Kind(("bearer",), _find_bearer),
 )
-"""The kinds of secrets that are found by their own form."""
+"""Kinds of secrets with a form of their own that no file lists, such as JWTs."""
 
 
 LEAST = 20
-"""The least length of a run of letters, digits, dashes and underscores that is examined."""
+"""Fewest characters of a run of letters, digits, dashes and underscores that may be a key."""
 BODY = 16
-"""The least number of characters of a key's random part after its prefix."""
+"""Fewest random characters of a key after its prefix."""
 HEX_BODY = 24
-"""The least number of characters of a key's random part that is all hex digits, or all letters."""
+"""Fewest random characters of a key after its prefix, if they are all hex digits, or all letters."""
 URLSAFE_BODY = 28
-"""The least number of characters of a key's random part with dashes and underscores in it."""
+"""Fewest random characters of a key after its prefix, if dashes and underscores are among them."""
 LONGEST_ISSUER = 28
 SOME_CHANGES = 3
 ALONE = 28
-"""The least number of characters of a random word that counts as a key without a prefix."""
+"""Fewest characters of a random word without a prefix that counts as a key."""
 MOST_ALONE = 60
 PIECED = frozenset("/+=.%~")
 SHARE = 4
-"""The most characters for each change between letters and digits, on average, in random text that has both."""
+"""In random text of letters and digits, one changes to the other at least once in so many characters."""
 DOTTED = 20
 VAULT = 24
 SID = 34
 BOT = 35
-"""The number of characters of a Telegram token after the number of its bot."""
+"""Characters of a Telegram token after the number of its bot and the colon."""
 WORD = 3
-"""The least number of characters of a word of a natural language."""
+"""Fewest letters of a part of a prefix that can be a word of a natural language."""
 LONGEST_RUN = 4_000
 
 _CLASSES = bytes(
@@ -202,7 +202,7 @@ ESCAPING = frozenset("\\%")
 
 
 def find_tokens(text: str) -> Iterator[Found]:
-    """Yield every key of an unknown issuer, in order."""
+    """Yield every key of a provider that no rule knows, in order."""
     classes = text.encode("ascii", "replace").translate(_CLASSES)
     start = classes.find(_FULL)
     while start >= 0:
@@ -216,13 +216,13 @@ def find_tokens(text: str) -> Iterator[Found]:
 
 
 def is_issued(value: str) -> bool:
-    """Return whether a value is a key by its form alone."""
+    """Return whether a whole value has the form of a key, such as ``acme_live_5f…``."""
     found = next(find_tokens(value), None)
     return found is not None and (found.start, found.stop) == (0, len(value))
 
 
 def is_identifier_of_object(value: str) -> bool:
-    """Return whether a value has the prefix of an identifier: of a message, a request, a commit."""
+    """Return whether a value has the prefix of an id, such as that of a message, a request or a commit."""
     return _is_listed(re.split("[-_]", value.lower())[:-1])
 
 
@@ -246,7 +246,7 @@ def _look_at(text: str, start: int, stop: int) -> Found | None:
 
 
 def _find_in_parts(text: str, start: int, stop: int) -> Found | None:
-    """Find the tokens of Twilio, Discord and Telegram, which have parts of fixed lengths and no announcing word."""
+    """Find a token of Twilio, Discord or Telegram, known by the lengths of its parts and by no word."""
     run = text[start:stop]
     if len(run) == SID and _P.SID.fullmatch(run):
         token = _P.AUTH_TOKEN.match(text, stop) if run.startswith("AC") else None
@@ -260,7 +260,7 @@ def _find_in_parts(text: str, start: int, stop: int) -> Found | None:
 
 
 def _is_alone(text: str, start: int, stop: int) -> bool:
-    """Return whether a random word after capitals (``AKID…``) is a key, and not part of a path or of longer Base64."""
+    """Return whether a random word such as ``AKID…`` is a key, and no part of a path or of longer Base64."""
     run = text[start:stop]
     bounded = run[:3].isupper() and run.isalnum() and not PIECED & {text[start - 1 : start], text[stop : stop + 1]}
     if not bounded or not ALONE <= len(run) <= MOST_ALONE or _P.DIGEST_BEFORE.search(text, max(0, start - 24), start):
@@ -269,7 +269,7 @@ def _is_alone(text: str, start: int, stop: int) -> bool:
 
 
 def _is_dotted_body(run: str, issuer: str) -> bool:
-    """Return whether the text after ``hvs.`` or another prefix with a dot is a key, and not a name in a program."""
+    """Return whether the text after a prefix with a dot, such as ``hvs.``, is a key, and no name in a program."""
     plain = re.sub("[-_]", "", run)
     if len(issuer) == len("s."):
         return _P.VAULT.match(run) is not None and is_irregular(run[:VAULT])
@@ -278,7 +278,7 @@ def _is_dotted_body(run: str, issuer: str) -> bool:
 
 
 def _find_body(run: str) -> str | None:
-    """Return the random part of a key after its prefix, or None when the run of characters is no key."""
+    """Return the random characters of a key after its prefix, or None when ``run`` is no key."""
     for sign in _P.SIGN.finditer(run, 0, LONGEST_ISSUER + 1):
         cut = sign.start()
         at = max(run.rfind("-", 0, cut), run.rfind("_", 0, cut)) + 1
@@ -294,7 +294,7 @@ def _find_body(run: str) -> str | None:
 
 
 def _is_body(body: str, issuer: list[str], sign: str) -> bool:
-    """Return whether the text after an issuer's prefix is random."""
+    """Return whether the text after a prefix is random, and so the rest of a key."""
     if len(body) < BODY:
         return False
     first = re.split("[-_]", body, maxsplit=1)[0]
@@ -317,7 +317,7 @@ def _is_random_part(part: str, issuer: list[str], sign: str) -> bool:
 
 
 def _is_drawn(part: str) -> bool:
-    """Return whether letters and digits follow each other as if drawn at random."""
+    """Return whether letters and digits follow each other as in random text."""
     if not any(map(str.isdigit, part)):
         return (
             len(part) >= HEX_BODY and not (part.islower() or part.isupper()) and is_irregular(part) and is_random(part)
@@ -332,12 +332,12 @@ def _is_drawn(part: str) -> bool:
 
 
 def _is_keyish(issuer: list[str]) -> bool:
-    """Return whether the prefix itself says that a key follows, as in ``token_…``."""
+    """Return whether a prefix says that a key follows, as in ``token_…``."""
     return any(_load()["keyish"].get(word) or word.endswith(("pat", "key", "token", "secret", "sk")) for word in issuer)
 
 
 def _is_listed(issuer: list[str]) -> bool:
-    """Return whether the prefix is that of an identifier and not of a key."""
+    """Return whether a prefix is that of an id and not of a key, as ``issuers.json`` lists them."""
     listed = _load()
     return not _is_keyish(issuer) and any(listed["identifiers"].get(word) for word in issuer)
 

@@ -1,6 +1,6 @@
-"""Decide whether a value is a secret, or only a stand-in, a name, a number, a path or a word.
+"""Decides whether the value of a name such as "password" is a secret, or something harmless like a word or a path.
 
-Most values that follow a name such as "password" are no secrets. Generated values look random; written ones do not.
+Most such values are no secrets. Generated secrets look random, and what people write does not.
 """
 
 from __future__ import annotations
@@ -17,26 +17,25 @@ from skillopt_sleep.safety.redaction import Patterns
 _P = Patterns("values")
 
 DISTINCT = 5
-"""A generated key has more different characters than this number; a stand-in repeats a few characters."""
+"""A generated key has more different characters than this; a stand-in such as "xxxx" repeats a few."""
 SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
-"""Pairs of a value's length and the least average word length of a program's name that is at least so long.
-
-1 of 200 names has a lower average, 1 to 5 of 100 random strings have a higher one.
-"""
+"""Pairs (length, average): in a name at least so long, words have at least so many letters on average. 1 of 200 names
+has a lower average, 1 to 5 of 100 random strings have a higher one."""
 LONG_WORD = 20
 CHANGES = 0.41
-"""The least share of places where random text changes between small letters, capitals and digits; a third in names."""
+"""Text is random if its characters change between small, capital and digit at this share of places; names at a
+third."""
 TEXT = 12
-"""The least number of characters of Base64 from which it can be told whether it encodes a text."""
+"""Fewest characters of Base64 that show whether it encodes a text."""
 
 
 def is_mixed(value: str) -> bool:
-    """Return whether a value has letters, digits and more than a few different characters, as generated keys do."""
+    """Return whether a value has letters, digits and more than ``DISTINCT`` different characters, as keys do."""
     return _P.DIGIT.search(value) is not None and _P.LETTER.search(value) is not None and len(set(value)) > DISTINCT
 
 
 def looks_made(value: str) -> bool:
-    """Return whether a value is generated rather than written: a part mixes letters and digits, or has odd signs."""
+    """Return whether a value looks generated: letters and digits mixed, odd signs, or capitals as in no name."""
     if (_P.ODD.search(value) and len(set(value)) > DISTINCT) or is_irregular(value):
         return True
     return not _P.AMOUNT.fullmatch(value) and any(
@@ -45,13 +44,13 @@ def looks_made(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Return whether small letters, capitals and digits alternate as often as in random text, and in no name."""
+    """Return whether a long value changes between small letters, capitals and digits as often as random text does."""
     sorts = ["0" if c.isdigit() else "A" if c.isupper() else "a" for c in value]
     return len(value) >= LONG_WORD and sum(a != b for a, b in itertools.pairwise(sorts)) > CHANGES * len(value)
 
 
 def is_irregular(value: str) -> bool:
-    """Return whether small letters, capitals and digits follow each other as in no name: ``lxCZAIKONvV2efoUpE``."""
+    """Return whether small letters, capitals and digits change as in no name: ``lxCZAIKONvV2efoUpE``."""
     words = _P.CASES.findall(value)
     length = sum(map(len, words))
     return any(length >= least and length < average * len(words) for least, average in SHORTEST_WORDS)
@@ -72,7 +71,7 @@ def encodes_a_pair(value: str) -> bool:
 
 
 def encodes_text(value: str) -> bool:
-    """Return whether a value is the Base64 of a text, because chance seldom makes a dozen printable bytes."""
+    """Return whether a value is the Base64 of a text: chance seldom makes a dozen bytes that are printable."""
     plain = b"" if len(value) < TEXT or len(value) % 4 or _P.PARTS.sub("", value).strip("+/=") else _decode(value)
     return bool(plain) and plain.isascii() and plain.decode("ascii").isprintable()
 
@@ -96,14 +95,14 @@ def is_opaque(value: str) -> bool:
 
 MOST_PARTS = 40
 LEAST_PART = 12
-"""The least number of characters of a key's continuation in the next line, for keys of variable length."""
+"""Fewest characters of the part of a key that goes on in the next line, for keys of variable length."""
 LONG_PART = 20
 
 
 def find_end(text: str, end: int) -> int:
-    """Return the end of a key that may continue in the next line, as an added string or after a line break.
+    """Return where a key ends that may go on after ``end``: as an added string, or after a line break.
 
-    The continuation must look random and be alone in its line.
+    What follows must look random and be alone in its line.
     """
     for _ in range(MOST_PARTS):
         rest = _P.CONTINUED.match(text, end)
@@ -114,7 +113,7 @@ def find_end(text: str, end: int) -> int:
 
 
 def join_parts(text: str, end: int) -> tuple[str, int] | None:
-    """Return the text that continues a line or string at ``end``, and its position, or None without continuation."""
+    """Return the text that goes on after the line or string that ends at ``end``, and where it begins, or None."""
     rest = _P.CONTINUED.match(text, end)
     return (rest["rest"], rest.start("rest")) if rest else None
 
@@ -126,18 +125,18 @@ def _is_rest(value: str) -> bool:
 
 
 LEAST = 6
-"""The least number of characters of a secret that only its name reveals."""
+"""Fewest characters of a secret that is known only by its name."""
 PHRASE = 80
-"""The most characters of a password of several words."""
+"""Most characters of a password of several words."""
 MADE = 16
-"""The least number of characters of a value that is a generated key, whatever its name is."""
+"""A random-looking value of at least so many characters is a key, whatever its name is."""
 
 LONGEST_NAME = 72
-"""The most characters of a value that is compared with its name."""
+"""Most characters of a value that is compared with its name; an equal one, as in ``token=token``, is no secret."""
 
 
 def is_stand_in(value: str) -> bool:
-    """Return whether a value only stands for a secret: a variable, a placeholder, a word of a schema."""
+    """Return whether a value only stands for a secret, such as ``$TOKEN``, ``<password>`` or "changeme"."""
     return _P.STANDS_FOR.match(value) is not None
 
 
@@ -150,7 +149,7 @@ def _is_path(value: str) -> bool:
 
 
 def _is_stated(value: str, name: str) -> bool:
-    """Return whether a value is a secret where only secrets and stand-ins are possible, as in a line of an .env."""
+    """Return whether a value is a secret where only secrets and stand-ins are expected, as in an .env file."""
     return not (
         is_stand_in(value)
         or _is_path(value)
@@ -166,7 +165,7 @@ def _normalize(value: str) -> str:
 
 
 def _is_assigned(value: str, name: str) -> bool:
-    """Return whether a value is a secret where a number, a word or a name in a program is also possible."""
+    """Return whether a value is a secret where a number, a word or a name in a program may be meant too."""
     plain = _P.NUMBER.fullmatch(value) or (
         are_words(value) and not (is_random(value) or is_irregular(value)) and not encodes_text(value)
     )
@@ -174,7 +173,7 @@ def _is_assigned(value: str, name: str) -> bool:
 
 
 def _is_word(value: str, name: str) -> bool:
-    """Return whether a quoted value is a password made of one word, or of several."""
+    """Return whether a quoted value is a password made of plain words, one or more."""
     words = value.split(" ")
     if len(words) > 3:  # noqa: PLR2004
         return all(word.isalpha() and word.islower() for word in words) and not _P.SENTENCE.search(value)
@@ -182,27 +181,27 @@ def _is_word(value: str, name: str) -> bool:
 
 
 def is_variable(value: str, *, of_password: bool) -> bool:
-    """Return whether a value is the name of a secret or constant: ``SOME_NAME2``, ``userPassword2``."""
+    """Return whether a value is the name of a secret or constant, such as ``SOME_NAME2`` or ``userPassword2``."""
     return _P.CONSTANT.fullmatch(value) is not None or (of_password and _P.VARIABLE.match(value) is not None)
 
 
 def are_words(value: str) -> bool:
-    """Return whether a value is a word, or words joined by signs."""
+    """Return whether a value is a word, or words joined by signs such as "-"."""
     return _P.WORDS.fullmatch(value) is not None
 
 
 def is_sentence(words: str) -> bool:
-    """Return whether these words belong to a sentence, and not to a password."""
+    """Return whether these words are from a sentence ("must be", "please"), and so no password of several words."""
     return _P.SENTENCE.search(words) is not None
 
 
 def is_identifier(value: str) -> bool:
-    """Return whether a value is a name in a program with a number after it: ``Token2``, ``hashedPassword1``."""
+    """Return whether a value is a name in a program that ends in a digit, such as ``hashedPassword1``."""
     return _P.NUMBERED.fullmatch(value) is not None and len(value) < 2 * MADE and not is_random(value)
 
 
 def is_secret_beside(value: str, name: str, which: str) -> bool:
-    """Return whether a value is a secret that is not right after its name (such as an argument after a name)."""
+    """Return whether a value that does not directly follow its name, as in ``set("API_KEY", "…")``, is a secret."""
     if which == "header":
         return is_mixed(value) or encodes_a_pair(value.partition(" ")[2])
     return is_secret(value, name, which, env=False, quoted=True)
@@ -212,7 +211,10 @@ def is_secret_beside(value: str, name: str, which: str) -> bool:
 def is_secret(  # noqa: PLR0911 -- one row for each sort of name
     value: str, name: str, which: str, *, env: bool, quoted: bool
 ) -> bool:
-    """Return whether a name's value is a secret; ``which`` is the sort of name, ``env`` a file of only settings."""
+    """Return whether the value of a name is a secret.
+
+    ``which`` is the sort of the name, such as "key"; ``env`` tells whether it is in an .env file.
+    """
     made = is_mixed(value) and looks_made(value) and " " not in value
     match which:
         case "any" | "key" if _P.KEPT.search(name):
@@ -233,7 +235,7 @@ def is_secret(  # noqa: PLR0911 -- one row for each sort of name
 
 
 def _is_likely(value: str, name: str, *, quoted: bool, password: bool) -> bool:
-    """Return whether the value of a password or key is a secret where other values are possible too."""
+    """Return whether the value of a password or key is a secret, where other values may be meant too."""
     if not quoted:
         likely = looks_made(value) or encodes_text(value) or _P.NUMBER.fullmatch(value) is not None
         return likely and _is_assigned(value, name)
