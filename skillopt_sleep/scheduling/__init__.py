@@ -1,1 +1,1 @@
-"""Decides when a night is due, runs the daemon, and installs a schedule with the operating system's scheduler."""
+"""Decides when a night is to start, runs the daemon, and lets the operating system's scheduler start nights."""

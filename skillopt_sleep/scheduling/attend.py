@@ -1,6 +1,6 @@
-"""Runs the due nights of a schedule, one after the other.
+"""Starts the nights of a schedule when their time has come, one after the other.
 
-The module ``due`` decides which nights are due. Who starts the attendant, how often and how late, does not matter.
+The module ``due`` decides which ones. Who starts this, how often and how late, does not matter.
 """
 
 from __future__ import annotations
@@ -26,61 +26,61 @@ from skillopt_sleep.scheduling.due import (
 )
 
 STOPPED = 143
-"""Exit code recorded for a night that this program stopped, whatever exit code the night had."""
+"""Exit code that is recorded for a night which this program stopped, in place of the night's own."""
 BUSY = "another night is running"
-"""The reason why a night has to wait while another night is running."""
+"""Reason, for the log and `status`, why a night that is due has not begun."""
 
 
 class Attempts(Protocol):
-    """Stores the attempts at the night of each due date. Every method raises ``DiskError`` only."""
+    """Stores when the night of which project was started (``due.Attempt``). Every method raises ``DiskError`` only."""
 
     def known(self, projects: tuple[str, ...]) -> Mapping[tuple[str, str], Attempt]:
-        """Return the latest attempts, by project and label of the due date."""
+        """Return the latest attempts by (project, scheduled time), such as ("/home/ada/shop", "2026-03-29T02:30")."""
 
     def keep(self, attempt: Attempt) -> None:
-        """Store an attempt in place of an earlier attempt at the same night."""
+        """Store an attempt at a night, in place of an earlier one at the same night."""
 
     def drop(self, attempt: Attempt) -> None:
-        """Delete an attempt whose night was never started."""
+        """Delete an attempt at a night that could not be started after all."""
 
     def note(self, project: str, due: str, why: str) -> None:
-        """Store why a night that is due has not begun yet."""
+        """Store why the night of a project that was scheduled for ``due`` has not begun yet."""
 
     def has_finished_night(self, project: str, since: datetime) -> bool:
-        """Tell whether a night of the project that began after ``since`` has finished, whoever ran it."""
+        """Tell whether a night of the project that began after ``since``, scheduled or by hand, has finished."""
 
 
 class RunNight(Protocol):
-    """A function that runs one night."""
+    """A function that runs one scheduled night."""
 
     def __call__(self, schedule: Schedule, step: Step) -> int:
-        """Start or resume a night; return its exit code, negative for a signal. Raises ``SleepError``."""
+        """Start a night, or resume it; return its exit code, negative when a signal ended it. Raises ``SleepError``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Everything that an ``Attendant`` uses from outside: the schedule, the clock, the log and others."""
+    """What an ``Attendant`` needs from outside, as functions that tests can replace."""
 
     schedule: Callable[[], Schedule | None]
-    """Reads the present schedule; returns the same object as long as the schedule has not changed."""
+    """Returns the schedule as it is now; the same object as before if it has not changed."""
     attempts: Attempts
     run_night: RunNight
     clock: Clock
     zone: Callable[[], tzinfo]
-    """Returns the present time zone of this machine."""
+    """Returns the time zone that this machine has now."""
     find_obstacle: Callable[[Schedule], str]
-    """Returns why no night may begin now, or "" when one may."""
+    """Returns why no night may begin now, such as on battery, or "" when one may."""
     log: Callable[[str], None]
-    """Writes one line to the log for people."""
+    """Writes a line to the daemon's log."""
     publish: Callable[[datetime | None, str, str], None]
-    """Publishes the state: the next time of waking, the project whose night runs, and why a due night waits."""
+    """Shows `status` when the next night begins, which project's night runs, and why a night that is due waits."""
     read_last_words: Callable[[], str] = str
-    """Returns the last line that the latest night printed as an error."""
+    """Returns the last error line that the latest night printed, or ""."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Quiet:
-    """A period in which no night is due, as long as the schedule and the time zone's offset stay the same."""
+    """A period in which no night has to start, unless the schedule or the time zone changes."""
 
     since: datetime
     until: datetime
@@ -89,10 +89,10 @@ class _Quiet:
 
 
 class Attendant:
-    """Checks whether a night is due, and runs it.
+    """Looks whether a scheduled night has to start, and runs it.
 
-    ``salt`` makes the random delay different for each user; ``jitter`` switches the delay on. A check raises nothing:
-    an error is logged once, and the next check tries again.
+    Nights start after a random delay, unless ``jitter`` is False; ``salt`` makes it differ between users. Looking
+    raises nothing: an error is logged once, and the next look tries again.
     """
 
     def __init__(self, world: World, *, salt: str, jitter: bool = True) -> None:
@@ -109,7 +109,7 @@ class Attendant:
         """Exit code of the last night that failed, or 0 when none did."""
 
     def look(self) -> bool:
-        """Run the due nights; return whether one is still due, because it may not begin yet or an error occurred."""
+        """Run the nights that are due; return True if one is left, which may not begin yet or met an error."""
         try:
             if self._is_quiet():
                 return False
@@ -124,7 +124,7 @@ class Attendant:
         return bool(line)
 
     def find_wake_time(self, now: datetime) -> datetime | None:
-        """Return when the next night begins, its random delay included, or None when nothing is scheduled."""
+        """Return when the next night begins, with its random delay, or None when no project is scheduled."""
         schedule, quiet = self._world.schedule(), self._quiet
         if schedule is None or not schedule.projects:
             return None
@@ -133,7 +133,7 @@ class Attendant:
         return self._compute_wake_time(schedule, now, self._world.zone())
 
     def _is_quiet(self) -> bool:
-        """Tell whether no night can be due, without a query to the database; this is so at nearly every check."""
+        """Tell whether no night has to start, as at nearly every look, without asking the database."""
         quiet, now = self._quiet, self._world.clock.now()
         return (
             quiet is not None
@@ -151,7 +151,7 @@ class Attendant:
         return timedelta(minutes=schedule.jitter) if self._jitter else timedelta(0)
 
     def _run_due_nights(self) -> str:
-        """Run every night that is due; return why a due night could not begin, or "" when none is left."""
+        """Run the nights that are due; return why one of them could not begin, or "" when none is left."""
         while not self.stopping:
             schedule = self._world.schedule()
             step = self._choose_step(schedule) if schedule is not None else None
@@ -204,14 +204,14 @@ class Attendant:
         return ""
 
     def _note(self, step: Step, reason: str) -> None:
-        """Store, once, why a due night waits, so that the reason is known if the night never begins."""
+        """Store once why a night waits, so that the reason is known if it never begins."""
         noted = (step.project.project, step.due.label, reason)
         if noted != self._noted:
             self._world.attempts.note(*noted)
             self._noted = noted
 
     def _record_end(self, attempt: Attempt) -> None:
-        """Note the end of a night in memory, then store it: if storing fails, the night has ended all the same."""
+        """Remember the end of a night, then store it: even if storing fails, it must not be started again."""
         self._remember(attempt)
         self._world.attempts.keep(attempt)
 

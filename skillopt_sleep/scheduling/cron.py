@@ -1,7 +1,7 @@
-"""Installs two lines in the user's crontab, between two marks; every other byte of the crontab stays as it is.
+"""Puts two lines into the user's crontab, between two marks; every other byte of the crontab stays as it is.
 
-Cron does not make up for a night during which the machine slept. So a second line starts this program once an hour; it
-ends at once when no night was missed.
+Cron does not make up for a night during which the machine slept. So the second line starts this program once an hour;
+it ends at once when no night was missed.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from skillopt_sleep.scheduling.installer import Waking, read_errors, read_variab
 from skillopt_sleep.storage.files import make_folders, write_atomic
 
 LONGEST = 900
-"""Maximum characters of a line in the crontab; cron itself fails at about a thousand."""
+"""Most characters of a line that we put into the crontab; cron itself fails at about a thousand."""
 NEW_TABLE = " (there was no crontab before)"
 CUT_LINE = " (the line above had no end before)"
 SAVED_TABLE = "crontab.before"
-"""Name of the file in the data folder that saves a crontab which could not be restored."""
+"""File in the data folder to which the user's crontab is saved when it cannot be put back."""
 TRIES = 3
-"""Maximum tries of a change, which starts again when somebody else has changed the crontab meanwhile."""
+"""How often a change is tried when somebody else keeps changing the crontab meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """The ``Installer`` that uses ``crontab``."""
+    """The ``Installer`` for cron."""
 
     waking: Waking
 
     def render(self) -> Mapping[str, str]:
-        """Return the lines that are added to the crontab."""
+        """Return the lines for the crontab, under the name "crontab"."""
         return {"crontab": add_block(b"", self._block(), self.waking.name).decode()}
 
     def find_obstacle(self) -> str:
@@ -45,17 +45,17 @@ class Cron:
         return ""
 
     def install(self) -> Mapping[str, int]:
-        """Add our block of lines to the crontab."""
+        """Add our lines to the crontab."""
         block = self._block()
         self._change(lambda table: add_block(table, block, self.waking.name))
         return {}
 
     def remove(self, folders: Mapping[str, int]) -> bool:  # noqa: ARG002
-        """Remove our block of lines from the crontab."""
+        """Take our lines out of the crontab; return whether they were in it."""
         return self._change(lambda table: None if table is None else remove_block(table, self.waking.name))
 
     def check(self) -> str:
-        """Return what is wrong when our block is not in the crontab, or ""."""
+        """Return what is wrong when our lines are not in the crontab, or ""."""
         try:
             table = self._read()
         except (UsageError, Refused) as error:
@@ -65,14 +65,14 @@ class Cron:
         return ""
 
     def read_environment(self) -> Mapping[str, str]:
-        """Return the variables that the crontab sets, and the few that cron itself sets."""
+        """Return the variables that a program gets from cron: those set in the crontab, and cron's own few."""
         given = {name: self.waking.env[name] for name in ("HOME", "LOGNAME", "USER") if name in self.waking.env}
         return {**given, "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin"} | read_variables(
             ["crontab", "-l"], self.waking.env
         )
 
     def _block(self) -> str:
-        """Return the lines between the marks. Raises ``UsageError`` for a command that is too long for cron."""
+        """Return the lines to put between the marks. Raises ``UsageError`` for a command too long for cron."""
         environment = [f"{name}={quote(value)}" for name, value in self.waking.environment.items() if name != "PATH"]
         command = " ".join([*environment, *map(quote, self.waking.argv), ">/dev/null 2>&1"])
         if len(command) > LONGEST:
@@ -97,7 +97,7 @@ class Cron:
         raise Refused(f"cannot read the crontab (crontab -l: {read_errors(done)}), so nothing was changed")
 
     def _change(self, change: Callable[[bytes | None], bytes | None]) -> bool:
-        """Replace the crontab by the result of ``change``; return whether it differs.
+        """Replace the crontab by what ``change`` makes of it; return whether that differs.
 
         Raises ``Refused`` when somebody else keeps changing the crontab, so that none of their changes is lost.
         """
@@ -116,7 +116,7 @@ class Cron:
         )
 
     def _write(self, before: bytes | None, after: bytes | None) -> None:
-        """Write a crontab and check the result; after a failure, restore the former one and check that.
+        """Write a crontab and read it back; if it differs, put the former one back and read that too.
 
         Raises ``UsageError`` for a failure, saying what the crontab is now.
         """
@@ -133,14 +133,14 @@ class Cron:
         raise UsageError(f"{failed}; {self._save(before)}")
 
     def _is_now(self, table: bytes | None) -> bool:
-        """Tell whether the present crontab equals this one; return False when it cannot be read."""
+        """Tell whether the crontab equals ``table`` now; False when it cannot be read."""
         try:
             return self._read() == table
         except SleepError:
             return False
 
     def _save(self, table: bytes | None) -> str:
-        """Save a crontab that could not be restored in a file; return text on where it is and how to restore it."""
+        """Save to a file the crontab that could not be put back; return where it is and how to put it back."""
         if table is None:
             return "there was none before: `crontab -r` removes what is there, once that works"
         folder = self.waking.data_dir
@@ -154,7 +154,7 @@ class Cron:
         return f"it is saved in {path}; to put it back: crontab {shlex.quote(str(path))}"
 
     def _set(self, table: bytes | None) -> str:
-        """Write a crontab; return what went wrong, or ""."""
+        """Write a crontab, or remove it for None; return what went wrong, or ""."""
         command = ["crontab", "-r"] if table is None else ["crontab", "-"]
         try:
             done = run_program(command, self.waking.env, given=table or b"")
@@ -164,17 +164,17 @@ class Cron:
 
 
 def quote(word: str) -> str:
-    r"""Quote a word so that it is the same word after cron and then the shell have read it.
+    r"""Quote a word so that it is unchanged after first cron and then the shell have read it.
 
     Cron ends the command at a ``%`` unless a ``\`` precedes it, and removes that ``\``, except after another ``\``; so
-    each ``%`` gets a quoted piece of its own.
+    each ``%`` is quoted separately.
     """
     quoted = "'" + word.replace("'", "'\\''") + "'"
     return quoted.replace("%", "''\\%")
 
 
 def add_block(table: bytes | None, block: str, name: str) -> bytes:
-    """Return the crontab with our block at its end, in place of an earlier one; ``table`` is None for no crontab."""
+    """Return a crontab with our lines at its end, and no earlier ones of ours; None as ``table`` means no crontab."""
     rest = None if table is None else remove_block(table, name)
     note = NEW_TABLE if rest is None else ""
     glue = b""
@@ -184,9 +184,9 @@ def add_block(table: bytes | None, block: str, name: str) -> bytes:
 
 
 def remove_block(table: bytes, name: str) -> bytes | None:
-    """Return the crontab as it was before our block was added, or None if there was none; without a block, unchanged.
+    """Return a crontab without our lines, or None if there was none before; unchanged when they are not in it.
 
-    Raises ``Refused`` for a block without an end, because then nobody knows which lines are ours.
+    Raises ``Refused`` when the mark after our lines is missing, because then nobody knows which lines are ours.
     """
     first, last = _make_first_mark(name).encode(), _make_last_mark(name).encode()
     pattern = rb"^" + re.escape(first) + rb"( \([^\n]*\))?\n(?:[^\n]*\n)*?" + re.escape(last) + rb"(?:\n|\Z)"
@@ -208,7 +208,7 @@ def remove_block(table: bytes, name: str) -> bytes | None:
 
 
 def _make_first_mark(name: str) -> str:
-    """Return the line before our block; older versions of this program wrote exactly the same text."""
+    """Return the comment above our lines, unchanged since the first version, so that all versions find them."""
     return f"# >>> {name}: the nightly run; taken away by `skillopt-sleep unschedule` >>>"
 
 

@@ -1,7 +1,7 @@
-"""Runs the daemon in the foreground: APScheduler starts its checks, signals stop it or make it check again.
+"""Runs the daemon in the foreground: APScheduler lets it look for due nights, signals stop it or make it look again.
 
-APScheduler waits by a clock that stands still while a laptop sleeps, and for times that a clock correction may leave
-far ahead. So it starts a check once a minute, and each check finds out anew which nights are due.
+APScheduler waits by a clock that stands still while a laptop sleeps, and until times that a clock correction may move
+far ahead. So the daemon looks once a minute, and finds out anew each time which nights are due.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from skillopt_sleep.errors import Interrupted, SleepError
 from skillopt_sleep.scheduling.attend import Attendant
 
 TICK = timedelta(minutes=1)
-"""Maximum time between two checks."""
+"""Longest time between two looks for nights that are due."""
 STOP_SIGNALS = ("SIGINT", "SIGTERM")
 
 
 class WakeTrigger(BaseTrigger):  # type: ignore[misc]  # the library has no types
-    """An APScheduler trigger that fires after a minute, or earlier when the next night is due."""
+    """Tells APScheduler to look again in a minute, or earlier when the next night begins."""
 
     def __init__(self, attendant: Attendant) -> None:
         self._attendant = attendant
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:  # noqa: ARG002
-        """Return the time of the next check; in a minute when the schedule cannot be read, which the check reports.
+        """Return when to look next; in a minute when the schedule cannot be read, which the look reports.
 
-        Raises nothing, because an error would silently end the thread of the scheduler.
+        Raises nothing, because an error would silently end APScheduler's thread.
         """
         try:
             due = self._attendant.find_wake_time(now)
@@ -50,11 +50,11 @@ class WakeTrigger(BaseTrigger):  # type: ignore[misc]  # the library has no type
 def attend_forever(
     attendant: Attendant, stop_night: Callable[[], bool], log: Callable[[str], None], *, terminal: bool = False
 ) -> int:
-    """Attend a schedule until a signal arrives; a night that is running then is interrupted, to be resumed later.
+    """Start the nights of a schedule until a signal arrives; a running night is then stopped, to be resumed later.
 
-    ``stop_night`` ends a running night and returns whether there was one. SIGHUP reads the schedule again, unless the
-    daemon runs in a ``terminal``, where SIGHUP means that the terminal was closed. Returns 0, or 128 plus the signal
-    when a night was interrupted, or 1 when APScheduler has died and nothing would start a check.
+    ``stop_night`` stops a running night and returns whether there was one. SIGHUP makes the daemon read the schedule
+    again, unless it runs in a ``terminal``, where SIGHUP means that the terminal was closed. Returns 0, or 128 plus the
+    signal's number when a night was stopped, or 1 when APScheduler has died.
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # it warns that a night takes longer than a tick
     scheduler = _Scheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(1)})
@@ -88,7 +88,7 @@ def attend_forever(
 
 
 def attend_once(attendant: Attendant, stop_night: Callable[[], bool]) -> int:
-    """Run the nights that are due and return; wait while one is due and may not begin yet.
+    """Run the nights that are due and return; wait while one of them may not begin yet.
 
     Returns the exit code of the last night that failed, 0 when none did, or 1 when this program itself failed.
     """
@@ -118,7 +118,7 @@ def attend_once(attendant: Attendant, stop_night: Callable[[], bool]) -> int:
 
 
 def is_on_battery() -> bool:
-    """Tell whether the machine is known to run on battery; return False for a machine without a battery."""
+    """Tell whether the machine runs on battery; False when it has none or does not tell."""
     import psutil  # noqa: PLC0415  only when a night is due
 
     ask = getattr(psutil, "sensors_battery", None)  # not every system has it
@@ -127,13 +127,13 @@ def is_on_battery() -> bool:
 
 
 class _Scheduler(BackgroundScheduler):  # type: ignore[misc]  # the library has no types
-    """A scheduler that notices when its own thread ends; APScheduler itself does not report that."""
+    """APScheduler's scheduler, which in addition notices when its own thread ends by an error."""
 
     cause_of_death = ""
     _ending = False
 
     def shutdown(self, *arguments: object, **named: object) -> None:
-        """Shut down, and note that the end of the thread is intended."""
+        """Shut down, so that the end of the thread counts as intended."""
         self._ending = True
         super().shutdown(*arguments, **named)
 
@@ -148,7 +148,7 @@ class _Scheduler(BackgroundScheduler):  # type: ignore[misc]  # the library has 
 
 
 def _log_errors(log: Callable[[str], None]) -> Callable[[JobExecutionEvent], None]:
-    """Return a listener that logs each unforeseen error once, which APScheduler would hide."""
+    """Return a listener for APScheduler that logs each unforeseen error once, which APScheduler would hide."""
     last = [""]
 
     def listen(event: JobExecutionEvent) -> None:
@@ -160,21 +160,21 @@ def _log_errors(log: Callable[[str], None]) -> Callable[[JobExecutionEvent], Non
 
 
 class _Bell:
-    """Lets a signal handler end the wait of the main thread, which only an exception can do."""
+    """Lets a signal end a wait of the main thread early."""
 
     def __init__(self) -> None:
         self._waiting = False
         self._rung = False
 
     def ring(self, _signum: int, _frame: FrameType | None) -> None:
-        """Handle a signal: end the present wait, or the next one."""
+        """Handle a signal: end the present wait, or the next one as soon as it begins."""
         self._rung = True
         if self._waiting:
             self._waiting = False
             raise _BellRung
 
     def wait(self, seconds: float) -> bool:
-        """Wait some seconds, or until the bell rings; return whether it has rung."""
+        """Wait so many seconds, or until a signal rings the bell; return whether it rang."""
         with contextlib.suppress(_BellRung):  # ``_rung`` keeps all there is to know
             self._waiting = True
             if not self._rung:
@@ -185,15 +185,15 @@ class _Bell:
 
 
 class _BellRung(Exception):
-    """The exception that ends a wait for the bell."""
+    """Raised in the signal's handler to end a wait, as nothing else can."""
 
 
 @contextmanager
 def _handle_signals(*, terminal: bool) -> Iterator[_Bell]:
-    """On entering, handle signals and yield a bell; the first stop signal raises ``Interrupted``, later ones nothing.
+    """Handle signals while the ``with`` block runs: the first to stop the program raises ``Interrupted``.
 
-    SIGHUP rings the bell, or is a stop signal when it means that a terminal was closed. Leaving without a stop signal
-    restores the former handlers.
+    SIGHUP rings the yielded bell; in a ``terminal``, it stops the program. After the first stop, further ones do
+    nothing; else the former handlers come back at the end of the block.
     """
     names = (*STOP_SIGNALS, "SIGHUP") if terminal else STOP_SIGNALS
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
@@ -201,7 +201,7 @@ def _handle_signals(*, terminal: bool) -> Iterator[_Bell]:
     bell = _Bell()
 
     def ignore(_signum: int, _frame: FrameType | None) -> None:
-        """Do nothing; unlike ``SIG_IGN``, child processes do not inherit this handler."""
+        """Do nothing. With ``SIG_IGN`` instead, child processes would ignore the signal too."""
 
     def stop(signum: int, _frame: FrameType | None) -> None:
         for number in numbers:

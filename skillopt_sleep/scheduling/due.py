@@ -1,6 +1,6 @@
-"""Decides when a night is due, whether it was run, and which to run now: pure rules over local wall time.
+"""Decides when a night has to start, whether it was run, and which to run now: rules only, in local time.
 
-A *due* is one date and one time of day in the local time zone, such as 3:00 on 29 March. Its name is its wall time, so
+A *due* is one date with the scheduled time of day, such as 3:00 on 29 March. Its name is that local time, so
 travelling, daylight saving and clock corrections never give one due two nights. APScheduler's ``CronTrigger`` cannot
 promise that: it fires twice on the day clocks go back, may skip the day they go forward, and cannot look back.
 """
@@ -20,24 +20,24 @@ from msgspec import Meta, Struct
 from skillopt_sleep.model.call import Caps
 
 REMEMBERED = 14
-"""Number of latest attempts of a project that are read, so that a clock may be put back by two weeks."""
+"""How many latest attempts of a project are read: enough to run no night twice if the clock is put back two weeks."""
 SCHEDULED = "SKILLOPT_SCHEDULED"
-"""Name of the environment variable by which a night knows that the schedule started it."""
+"""Environment variable that is set for a night which the schedule started."""
 MOST_STARTS = 3
-"""Maximum starts of an interrupted night; after that, it waits for the next due."""
+"""How often a night is started in all when it is interrupted; after that, the next scheduled one follows."""
 LATENESS = timedelta(hours=2)
-"""Time after its jitter for which a due may wait (for other projects, for the machine to wake) before it counts as
-missed."""
+"""How late a night may start, after its random delay, before it counts as missed: others may run, or the machine
+sleep."""
 MISSED_WITHIN = timedelta(days=7)
-"""Period before the present time in which missed nights are reported."""
+"""How long ago a missed night may be to be reported."""
 INTERRUPTED_CODES = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, 1))
-"""Exit codes of a night that was told to stop; signal 1 is SIGHUP, a name that not every system knows."""
+"""Exit codes of a night that a signal stopped; 1 is SIGHUP, which not every system knows by name."""
 DAY = timedelta(days=1)
 NOON = timedelta(hours=12)
 
 
 class Waker(enum.StrEnum):
-    """The program that starts this one when a night is due; ``DAEMON`` is our own `skillopt-sleep daemon`."""
+    """What starts this program when a night is due: a scheduler of the system, or `skillopt-sleep daemon`."""
 
     SYSTEMD = "systemd"
     LAUNCHD = "launchd"
@@ -47,7 +47,7 @@ class Waker(enum.StrEnum):
 
 
 class DayCaps(Struct, frozen=True, kw_only=True):
-    """The caps on what all projects together may spend from noon to noon; None takes a cap from the settings."""
+    """How much the nights of all projects may spend from noon to noon; None means as much as one night may."""
 
     calls: int | None = None
     tokens: int | None = None
@@ -55,48 +55,48 @@ class DayCaps(Struct, frozen=True, kw_only=True):
 
 
 class ScheduledProject(Struct, frozen=True, kw_only=True):
-    """One project of a schedule."""
+    """A project whose nights a schedule starts."""
 
     project: str
     """Absolute path of the project folder."""
     since: datetime
-    """The time when the project was scheduled; dues up to then are ignored."""
+    """When the project was added to the schedule; nights before that do not count as missed."""
     arguments: tuple[str, ...] = ()
-    """The flags of `run` for this project."""
+    """Flags with which its nights are started, as for `skillopt-sleep run`."""
     caps: Caps = Caps()
-    """The caps of one night, which follow from these flags and the settings."""
+    """How much one night may spend, according to these flags and the settings."""
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """The nightly runs of one data folder, stored in that folder as ``schedule.json``."""
+    """When nights run and for which projects; stored in the data folder as ``schedule.json``."""
 
     schema_version: int = 1
     at: Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] = "03:00"
-    """The time of day when nights begin, HH:MM in local wall time."""
+    """Time of day at which nights begin, HH:MM in local time."""
     jitter: Annotated[int, Meta(ge=0, le=720)] = 10
-    """Maximum minutes of the random delay of a night."""
+    """Most minutes by which a night's start is delayed, at random."""
     on_battery: bool = False
     """Whether nights may begin while the machine runs on battery."""
     using: Waker = Waker.DAEMON
     environment: dict[str, str] = {}
-    """Variables added to the environment of each night, such as the PATH on which the agents are found."""
+    """Variables that each night gets, such as a PATH on which the agents are found."""
     lacks: tuple[str, ...] = ()
-    """Names, never values, of key variables that the user's shell had and that the schedule leaves out."""
+    """Names of variables with keys that the user's shell had, and that are not stored because they are secret."""
     programs: dict[str, str] = {}
-    """The commands of agents that the nights start, each with its path when the nights were scheduled."""
+    """Path of each agent's command at the time when the nights were scheduled."""
     day: DayCaps = DayCaps()
     projects: tuple[ScheduledProject, ...] = ()
     folders: dict[str, int] = {}
-    """Each installed file with the number of folders that were made for it."""
+    """For each file installed for the system's scheduler, how many folders were made for it, to be removed with it."""
 
     @property
     def clock(self) -> time:
-        """The time of day of every due."""
+        """The time of day at which nights begin."""
         return time.fromisoformat(self.at)
 
     @property
     def shared_caps(self) -> DayCaps:
-        """The caps for all projects together: those that the user asked for, or else the largest cap of any project."""
+        """How much all projects together may spend a day: as the user said, or else as much as any one of them."""
         caps = [entry.caps for entry in self.projects] or [Caps()]
         return DayCaps(
             calls=self.day.calls or max(cap.calls for cap in caps),
@@ -105,11 +105,11 @@ class Schedule(Struct, frozen=True, kw_only=True):
         )
 
     def find_project(self, project: str) -> ScheduledProject | None:
-        """Return the entry of a project, or None when the project is not scheduled."""
+        """Return what the schedule has on a project, or None when it is not scheduled."""
         return next((entry for entry in self.projects if entry.project == project), None)
 
     def order_projects(self, due: Due) -> tuple[ScheduledProject, ...]:
-        """Return the projects in the order of one night; another project is first each day."""
+        """Return the projects in the order in which their nights run; each day another one is first."""
         if not self.projects:
             return ()
         first = due.day.toordinal() % len(self.projects)
@@ -117,90 +117,90 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
 
 class Due(Struct, frozen=True, kw_only=True):
-    """The time of one date at which a night is due."""
+    """One date at which a night has to start."""
 
     day: date
     label: str
-    """The wall time at which the night is due, such as ``2026-03-29T02:30``."""
+    """Its local time, such as "2026-03-29T02:30", by which it is known."""
     moment: datetime
-    """The time in UTC at which the night is due."""
+    """The same point in time in UTC, as the clocks really show it."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """The attempt at the night of one due of one project."""
+    """What became of the night of one project for one scheduled time."""
 
     project: str
     due: str
-    """The label of the due."""
+    """The scheduled time, such as "2026-03-29T02:30"."""
     started_at: datetime
     starts: int = 1
     ended_at: datetime | None = None
     code: int | None = None
-    """Exit code of the last start, negative for a signal, or None while it runs."""
+    """Exit code of its last start, negative when a signal ended it, or None while it runs."""
     why: str = ""
-    """The last line that a failed start printed."""
+    """The last error line that it printed, or ""."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the night of this due is over; False while an interrupted night may be started again."""
+        """Whether the night will not be started again; an interrupted one is, up to ``MOST_STARTS`` starts."""
         ended = self.code is not None and self.code >= 0 and self.code not in INTERRUPTED_CODES
         return ended or self.starts >= MOST_STARTS
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """The night to run now."""
+    """A night that has to run now."""
 
     project: ScheduledProject
     due: Due
     before: Attempt | None = None
-    """The interrupted attempt at this night that is to be resumed, or None."""
+    """What is known of this night from an earlier start that was interrupted; None if there was none."""
 
 
 class DaemonState(Struct, frozen=True, kw_only=True):
-    """The state that a running daemon publishes about itself, stored as ``daemon.json``."""
+    """What a running daemon tells `status` about itself, in the file ``daemon.json``."""
 
     pid: int
     since: datetime
     next: datetime | None = None
-    """The time at which the daemon starts the next night."""
+    """When the daemon starts the next night."""
     doing: str = ""
     """The project whose night is running, or ""."""
     held: str = ""
-    """The reason why no night may begin now, or ""."""
+    """Why no night may begin now, such as on battery, or ""."""
     once: bool = False
-    """Whether the system started the daemon, which then ends when no night is due any more."""
+    """Whether the system's scheduler started it, so that it ends when no night is due."""
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
-    """The scheduled nights of a project, as `status` and `doctor` show them; times are local."""
+    """What `status` and `doctor` show of a project's scheduled nights, in local times."""
 
     using: Waker
     at: str
     scheduled: bool
-    """Whether this project is in the schedule, which may consist of other projects only."""
+    """Whether this project is scheduled; other projects may be, even if it is not."""
     others: int = 0
-    """Number of other projects in the schedule."""
+    """Number of other scheduled projects."""
     last: Attempt | None = None
     next: datetime | None = None
     waits: bool = False
-    """Whether the time ``next`` has passed without a start of the night."""
+    """Whether the night has not begun although its time ``next`` has passed."""
     missed: tuple[str, ...] = ()
-    """Labels of the dues without a night, the oldest first."""
+    """Scheduled times for which no night ran, such as "2026-03-29T02:30", the oldest first."""
     problem: str = ""
-    """The reason why the next night will not run, as far as it can be known, or ""."""
+    """Why the next night will not run, as far as that is known, or ""."""
     daemon: DaemonState | None = None
     held: str = ""
-    """The reason why the night of the latest due has not begun, as the program that runs the nights noted it, or ""."""
+    """Why the latest scheduled night has not begun, as the daemon noted it, or ""."""
     failures: tuple[str, ...] = ()
-    """For each other scheduled project whose last nights failed, one line with the reason."""
+    """One line for each other scheduled project whose last nights failed, with the reason."""
     clock: str = ""
-    """A note that the dates of the last nights contradict this machine's clock, or "" when they agree."""
+    """A note that this machine's clock contradicts the dates of earlier nights, or "" when it does not."""
 
 
 def find_due(day: date, at: time, zone: tzinfo) -> Due:
-    """Return the due of a date.
+    """Return the point in time at which the night of a date has to start.
 
-    A time that occurs twice (clocks go back) is due the first time; a time that clocks skip is due when they jump.
+    A time that occurs twice, when clocks go back, counts the first time; of a time that clocks skip, the jump counts.
     """
     wall = datetime.combine(day, at, tzinfo=zone)
     moment = wall.astimezone(UTC)
@@ -218,18 +218,18 @@ def find_due(day: date, at: time, zone: tzinfo) -> Due:
 
 
 def find_last_due(now: datetime, at: time, zone: tzinfo) -> Due:
-    """Return the latest due that is not in the future."""
+    """Return the latest scheduled start that is not in the future."""
     today = now.astimezone(zone).date()
     return next(due for days in (1, 0, -1, -2) if (due := find_due(today + days * DAY, at, zone)).moment <= now)
 
 
 def find_next_due(now: datetime, at: time, zone: tzinfo) -> Due:
-    """Return the first due that is in the future."""
+    """Return the first scheduled start that is in the future."""
     return find_due(find_last_due(now, at, zone).day + DAY, at, zone)
 
 
 def list_dues(since: datetime, until: datetime, at: time, zone: tzinfo) -> Iterator[Due]:
-    """Yield every due after ``since`` up to ``until``, the oldest first."""
+    """Yield every scheduled start after ``since`` and up to ``until``, the oldest first."""
     due = find_next_due(since, at, zone)
     while due.moment <= until:
         yield due
@@ -237,7 +237,7 @@ def list_dues(since: datetime, until: datetime, at: time, zone: tzinfo) -> Itera
 
 
 def draw_jitter(due: Due, most: timedelta, salt: str) -> timedelta:
-    """Return the delay of one due, between 0 and ``most``: random among dues, but always the same for one due."""
+    """Return a delay between 0 and ``most``: random from date to date, but the same for one date and ``salt``."""
     drawn = zlib.crc32(f"{salt}\n{due.label}".encode("utf-8", "surrogateescape"))
     return timedelta(seconds=int(most.total_seconds() * drawn / 2**32))
 
@@ -253,8 +253,8 @@ def choose_step(
 ) -> Step | None:
     """Return the night to run now, or None when there is none.
 
-    Only the latest due of each project counts, and only once: its night replaces all nights missed before it.
-    ``attempts`` are the known attempts by project and label of the due.
+    Of each project only the latest scheduled night counts, and replaces all that were missed before. ``attempts`` are
+    known by (project, ``Due.label``).
     """
     due = find_last_due(now, schedule.clock, zone)
     if due.moment + draw_jitter(due, jitter, salt) > now:
@@ -277,9 +277,9 @@ def find_missed_dues(
     active: Sequence[datetime],
     jitter: timedelta = timedelta(0),
 ) -> tuple[Due, ...]:
-    """Return the dues of the last days for which no night ran before the next due.
+    """Return the scheduled starts of the last days after which no night ran until the following one.
 
-    ``active`` are the times at which nights were started or running, by hand or scheduled.
+    ``active`` are points in time at which a night of the project started or ran, by hand or scheduled.
     """
     return tuple(
         due
@@ -289,5 +289,5 @@ def find_missed_dues(
 
 
 def get_budget_day(now: datetime, zone: tzinfo) -> str:
-    """Return the date of the evening to which a night belongs: days of the shared budget go from noon to noon."""
+    """Return the day whose caps a night counts for, as a date: it begins at noon, so that no night is split."""
     return (now.astimezone(zone).replace(tzinfo=None) - NOON).date().isoformat()

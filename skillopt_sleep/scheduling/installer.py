@@ -1,7 +1,7 @@
-"""The interface of all installers, one for each scheduler of an operating system, and their common functions.
+"""What the installers for the schedulers of all operating systems have in common.
 
-An installer makes the system run ``skillopt-sleep daemon --once`` every day, and can remove that without a trace. Its
-files are written all together or not at all; files that this program did not write are never touched.
+An installer makes the system run ``skillopt-sleep daemon --once`` every day, and can undo that without a trace. It
+writes its files all together or not at all, and never touches files that this program did not write.
 """
 
 from __future__ import annotations
@@ -26,44 +26,43 @@ from skillopt_sleep.storage.files import (
 )
 
 TIMEOUT = 30.0
-"""Seconds to wait for an answer of a program of the system."""
+"""Seconds to wait for an answer of a program of the system, such as ``crontab``."""
 SKIPPED_HOURS = {22: 1, 23: 1, 0: 1, 1: 2, 2: 1, 3: 1}
-"""Hours of the day that some time zone skips when clocks go forward, each with the hours until the gap is over.
-
+"""Hours that clocks skip in some time zone when they go forward, each with the number of hours until the gap is over.
 America/Nuuk skips the last hour of a day; Antarctica/Troll skips two hours, from one o'clock on."""
 
 
 def name_schedule(data_dir: Path) -> str:
-    """Return the name under which the schedule of a data folder is installed, different for each folder."""
+    """Return the name of a data folder's schedule in the system, such as "skillopt-sleep-1a2b3c4d"."""
     folder = str(data_dir.resolve()).encode("utf-8", "surrogateescape")
     return f"skillopt-sleep-{hashlib.sha256(folder).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waking:
-    """The command that the system is asked to run every day, with its time and environment.
+    """What the system is asked to do every day: the command, its time and its environment.
 
-    Raises ``UsageError`` for an argument or variable that no scheduler's file can contain: control characters, not
-    UTF-8.
+    Raises ``UsageError`` for text that no scheduler's file can contain: control characters, or not UTF-8.
     """
 
     name: str
-    """Name of the schedule. Everything installed contains this name, and files without it are never touched."""
+    """Name of the schedule. Every installed file contains it, and a file without it is never touched."""
     at: time
     jitter: timedelta
-    """Maximum delay of the start."""
+    """Longest random delay of the start."""
     argv: tuple[str, ...]
     environment: Mapping[str, str]
-    """Variables added to the environment of the command."""
+    """Variables that the command is given in addition."""
     home: Path
     config: Path
-    """The user's configuration folder (``XDG_CONFIG_HOME``)."""
+    """The folder for the user's settings (``XDG_CONFIG_HOME``)."""
     data_dir: Path
-    """The folder in which a user's crontab is saved when it cannot be restored."""
+    """The data folder, to which a crontab that cannot be put back is saved."""
     env: Mapping[str, str]
-    """Environment in which the programs of the system, such as ``crontab``, are run."""
+    """Environment for running the system's own programs, such as ``crontab``."""
     keys: tuple[str, ...] = ()
-    """Names of secret variables that the schedule leaves out, so that only the scheduler can provide them."""
+    """Names of variables with secrets: they are not written into the schedule, so only the scheduler can provide
+    them."""
 
     def __post_init__(self) -> None:
         for value in (*self.argv, *self.environment.values()):
@@ -74,52 +73,52 @@ class Waking:
 
     @property
     def mark(self) -> str:
-        """The comment that marks a file as written by this program."""
+        """The comment by which people see that this program wrote a file."""
         return f"{self.name} (written by `skillopt-sleep schedule`, removed by `skillopt-sleep unschedule`)"
 
     @property
     def times(self) -> tuple[time, ...]:
-        """The times of day at which to start: the wanted one, and a later one if some spring day may skip it.
+        """When to start: at the scheduled time, and again later if clocks may skip that time on a day in spring.
 
-        Starting once too often does no harm: a due whose night is over is not run again.
+        Starting once too often does no harm: a night that is over is not run again.
         """
         later = SKIPPED_HOURS.get(self.at.hour)
         return (self.at,) if later is None else (self.at, self.at.replace(hour=(self.at.hour + later) % 24))
 
 
 class Installer(Protocol):
-    """Installs a schedule with one scheduler of the operating system."""
+    """Lets a scheduler of the operating system, such as cron, start the nights of a schedule."""
 
     @property
     def waking(self) -> Waking:
-        """The command that the system is asked to run, with its time and environment."""
+        """The command that the system is to run, with its time and environment."""
 
     def render(self) -> Mapping[str, str]:
-        """Return the texts that would be written, by the name of the file or table."""
+        """Return the text of each file that ``install`` would write, by its path or name."""
 
     def find_obstacle(self) -> str:
-        """Return why this scheduler cannot be used here, or "" when it can. Changes nothing."""
+        """Return why this scheduler cannot be used on this machine, or "" when it can. Changes nothing."""
 
     def install(self) -> Mapping[str, int]:
-        """Install everything or nothing; return the number of folders that were made for each file.
+        """Install the schedule or change nothing; return for each file how many folders were made for it.
 
         Raises ``Refused`` for a file that is not ours, ``UsageError`` when the scheduler fails, and ``DiskError``.
         """
 
     def remove(self, folders: Mapping[str, int]) -> bool:
-        """Remove our files and the folders made for them; return whether there were any. Raises like ``install``."""
+        """Remove our files and the ``folders`` made for them; return whether there were any. Raises as ``install``."""
 
     def check(self) -> str:
-        """Return what is wrong with the installation, or "" when nothing is. Changes nothing, raises nothing."""
+        """Return what is wrong with the installed schedule, or "" for nothing. Changes nothing, raises nothing."""
 
     def read_environment(self) -> Mapping[str, str]:
-        """Return the variables that the scheduler gives to programs it starts. Changes nothing, raises nothing."""
+        """Return the variables that programs get from this scheduler. Changes nothing, raises nothing."""
 
 
 def run_program(
     argv: Sequence[str], env: Mapping[str, str], *, given: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program of the system, in English. Raises ``UsageError`` when it is missing or takes too long."""
+    """Run a program of the system, with messages in English. Raises ``UsageError`` when it is missing or too slow."""
     import shutil  # noqa: PLC0415  only installing needs it
 
     command = shutil.which(argv[0], path=env.get("PATH"))
@@ -139,7 +138,7 @@ def run_program(
 
 
 def read_variables(argv: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``NAME=value`` lines that a program of the system prints, or none when it fails."""
+    """Return the ``NAME=value`` lines that a program prints, as a dict; an empty one when the program fails."""
     try:
         done = run_program(argv, env)
     except UsageError:
@@ -150,12 +149,12 @@ def read_variables(argv: Sequence[str], env: Mapping[str, str]) -> dict[str, str
 
 
 def read_errors(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return the stderr of a program on one line, or its exit status when stderr is empty."""
+    """Return what a program wrote to stderr, on one line, or "status 1" or the like when that is nothing."""
     return " ".join(done.stderr.decode("utf-8", "replace").split()) or f"status {done.returncode}"
 
 
 def is_ours(path: Path, name: str) -> bool:
-    """Tell whether a file exists and was written by this program.
+    """Return True for a file that contains our schedule's ``name``, and False for no file.
 
     Raises ``Refused`` for a file that somebody else wrote, and ``DiskError``.
     """
@@ -168,9 +167,9 @@ def is_ours(path: Path, name: str) -> bool:
 
 
 def install_files(files: Mapping[Path, bytes], name: str, activate: Callable[[], None]) -> Mapping[str, int]:
-    """Write files, then call ``activate``; on any error, restore all files and raise the error.
+    """Write files, then call ``activate``; on any error, put all files back as they were and raise the error.
 
-    Returns the number of folders that were made for each file, which ``remove_files`` needs.
+    Returns for each file how many folders were made for it, as ``remove_files`` needs to know.
     """
     before = {path: read_regular(path) if is_ours(path, name) else None for path in files}
     made = {str(path): count_missing_folders(path) for path in files}
@@ -190,7 +189,7 @@ def install_files(files: Mapping[Path, bytes], name: str, activate: Callable[[],
 
 
 def remove_files(paths: tuple[Path, ...], name: str, folders: Mapping[str, int]) -> bool:
-    """Remove those of ``paths`` that are ours, with the folders made for them; return whether there were any."""
+    """Remove those files that are ours, and the ``folders`` made for each; return whether there were any."""
     found = [path for path in paths if is_ours(path, name)]
     for path in found:
         remove(path, folders=folders.get(str(path), 0))

@@ -1,7 +1,7 @@
-"""Installs a schedule with the scheduler of this system, checks it and removes it; builds its nights' environment.
+"""Installs, checks and removes a schedule in this system's scheduler, and builds the environment of its nights.
 
-Version managers put a program into a folder named after its version, so an upgrade removes it from the PATH that was
-recorded when the nights were scheduled. This module finds such a program again.
+Version managers put a program into a folder named after its version, so after an upgrade it is not on the PATH that was
+stored when the nights were scheduled. This module finds such a program again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INSTALLERS: Mapping[Waker, Callable[[Waking], Installer]] = {
 
 
 def start_command() -> tuple[str, ...]:
-    """Return the command that starts this program, with absolute paths. Raises ``UsageError`` without an interpreter.
+    """Return the command that starts this program, with absolute paths. Raises ``UsageError`` without a known Python.
 
     ``-P`` keeps Python from importing a file in the current folder as a module.
     """
@@ -46,7 +46,7 @@ def start_command() -> tuple[str, ...]:
 
 
 def find_python_path(env: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variables with which an interpreter finds this program, or none when it is installed."""
+    """Return the PYTHONPATH that Python needs to find this program, as a dict; an empty one if it is installed."""
     bare = {name: value for name, value in env.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     asked = [start_command()[0], "-P", "-c", "import skillopt_sleep"]
     found = subprocess.run(asked, env=bare, cwd="/", capture_output=True, check=False, stdin=subprocess.DEVNULL)
@@ -54,18 +54,18 @@ def find_python_path(env: Mapping[str, str]) -> Mapping[str, str]:
 
 
 class Installation:
-    """Installs, checks and removes the schedule of one data folder in the scheduler of this system."""
+    """Installs, checks and removes the schedule of one data folder."""
 
     def __init__(self, data_dir: Path, env: Mapping[str, str]) -> None:
         self._data_dir = data_dir
         self._env = env
 
     def installer(self, schedule: Schedule) -> Installer | None:
-        """Return the installer of a schedule, or None for the daemon, which needs no installation."""
+        """Return the installer for the schedule's scheduler, or None for the daemon, which needs none."""
         return None if schedule.using is Waker.DAEMON else self._installer(schedule)
 
     def choose(self) -> Waker:
-        """Return a scheduler that works here: launchd on a Mac, else systemd, else cron. Raises ``UsageError``."""
+        """Return the scheduler to use: launchd on a Mac, else systemd or cron. Raises ``UsageError`` if none works."""
         if sys.platform == "win32":
             raise UsageError(NEVER_RUN)
         wanted = (Waker.LAUNCHD,) if sys.platform == "darwin" else (Waker.SYSTEMD, Waker.CRON)
@@ -81,9 +81,9 @@ class Installation:
         )
 
     def install(self, schedule: Schedule) -> Schedule:
-        """Replace the present schedule, or change nothing; return the schedule as it was stored.
+        """Install a schedule in place of the present one, or change nothing; return it as it was stored.
 
-        Raises ``UsageError`` and ``Refused`` when the system's scheduler rejects the schedule, and ``DiskError``.
+        Raises ``UsageError`` and ``Refused`` when the system's scheduler rejects it, and ``DiskError``.
         """
         before = load_schedule(self._data_dir)
         new = self.installer(schedule)
@@ -103,9 +103,9 @@ class Installation:
         return schedule
 
     def remove(self) -> tuple[bool, tuple[str, ...]]:
-        """Remove the schedule and its installation; return whether any was found, and what could not be searched.
+        """Remove the schedule; return whether there was one, and which schedulers could not be searched for one.
 
-        Raises the errors of the schedule's installer; nothing is removed then.
+        Raises the errors of ``Installer.remove``, and then removes nothing.
         """
         found, unseen = schedule_path(self._data_dir).exists(), []
         try:
@@ -129,13 +129,13 @@ class Installation:
         return found, tuple(unseen)
 
     def check(self) -> str:
-        """Return what is wrong with the installation, or "" when nothing is wrong or nothing is scheduled."""
+        """Return what is wrong with the installed schedule, or "" when nothing is, or none is installed."""
         schedule = load_schedule(self._data_dir)
         installer = self.installer(schedule) if schedule is not None else None
         return installer.check() if installer is not None else ""
 
     def read_environment(self, schedule: Schedule) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Return the environment of a night, from its scheduler and schedule, and notes; see ``build_environment``."""
+        """Return the environment that a night gets, and a note on each agent's program that has moved since."""
         installer, given = self.installer(schedule), dict[str, str]()
         if installer is not None:
             given = dict(installer.read_environment())
@@ -147,7 +147,7 @@ class Installation:
         return build_environment(schedule, given)
 
     def find_hints(self, schedule: Schedule, secret: Sequence[str]) -> Iterator[str]:
-        """Yield advice to the user about a new schedule; ``secret`` are the variables that the schedule leaves out."""
+        """Yield advice to the user on a new schedule; ``secret`` names the variables that it does not contain."""
         installer = self.installer(schedule)
         user = self._env.get("USER") or self._env.get("LOGNAME") or str(os.getuid())
         if isinstance(installer, Systemd) and (hint := installer.find_hint(user)):
@@ -179,7 +179,7 @@ class Installation:
 
 
 VERSION = re.compile(r"v?\d+(\.\d+)*([-+].*)?")
-"""Pattern of the name of a folder that contains one version of a program."""
+"""Pattern of a folder's name that is a version, such as "v22.3.0"."""
 USUAL_FOLDERS = (
     ".local/bin",
     ".claude/local",
@@ -191,20 +191,20 @@ USUAL_FOLDERS = (
     ".nvm/versions/node/*/bin",
     "bin",
 )
-"""Folders below the user's home in which installers put programs."""
+"""Folders in the user's home in which installers of agents put programs."""
 SYSTEM_FOLDERS = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin")
 
 
 def record_programs(commands: Iterable[str], path: str) -> dict[str, str]:
-    """Return the path of each command that is found on a PATH, by the command."""
+    """Return where each command is found on a PATH; those not found are left out."""
     found = {command: shutil.which(command, path=path) for command in commands}
     return {command: str(Path(place).absolute()) for command, place in found.items() if place}
 
 
 def build_environment(schedule: Schedule, env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the environment of a night whose scheduler provides ``env``, and a note on each program that has moved.
+    """Return the environment of a night, made from ``env`` and the schedule, and a note on each program that has moved.
 
-    The folders of moved programs come first in its PATH.
+    The folder of a program that has moved comes first in its PATH.
     """
     given = {**env, **schedule.environment, SCHEDULED: "1"}
     notes = []
@@ -218,7 +218,7 @@ def build_environment(schedule: Schedule, env: Mapping[str, str]) -> tuple[dict[
 
 
 def find_moved(command: str, recorded: str, env: Mapping[str, str]) -> str:
-    """Return the present path of a program that has moved, or "" when it is not found.
+    """Return where a program is now that is no longer at ``recorded``, or "" when it is not found.
 
     Other versions of its folder are tried first, the newest first, then the folders in which installers put programs.
     Only a program that this user or root owns counts, since a night will run it.
@@ -231,7 +231,7 @@ def find_moved(command: str, recorded: str, env: Mapping[str, str]) -> str:
 
 
 def _list_siblings(recorded: Path) -> Iterator[Path]:
-    """Yield the files whose paths differ from the given one only in a folder that is named after a version."""
+    """Yield files whose path differs only in a version: ``node/v22/bin/codex`` for ``node/v20/bin/codex``."""
     for place, part in enumerate(recorded.parts[:-1]):
         if VERSION.fullmatch(part):
             yield from Path(*recorded.parts[:place]).glob(f"*/{Path(*recorded.parts[place + 1 :])}")

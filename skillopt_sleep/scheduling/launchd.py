@@ -1,7 +1,7 @@
-"""Installs a launchd agent, for macOS, and renders a task for the Windows Task Scheduler, to be imported by hand.
+"""Installs a launchd agent on macOS, and writes a task for the Windows Task Scheduler, to be imported by hand.
 
 After a night during which the Mac slept, launchd runs the agent on waking or at login. We have run neither on its
-system; tests only compare the written files with the documented format.
+system; tests only compare the files with the documented format.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from skillopt_sleep.scheduling.installer import (
 
 @dataclass(frozen=True, slots=True)
 class Launchd:
-    """The ``Installer`` that uses ``launchctl``, in the domain of the user's own session."""
+    """The ``Installer`` for launchd, whose command is ``launchctl``."""
 
     waking: Waking
 
     @property
     def plist(self) -> Path:
-        """Path of the agent's property list."""
+        """Path of the property list, the file that describes the agent."""
         return self.waking.home / "Library" / "LaunchAgents" / f"{self.waking.name}.plist"
 
     @property
     def domain(self) -> str:
-        """The name of the user's own session in ``launchctl``."""
+        """How ``launchctl`` names the login session of this user, such as "gui/501"."""
         return f"gui/{os.getuid()}" if hasattr(os, "getuid") else "gui"
 
     @property
     def service(self) -> str:
-        """The name of the loaded agent in ``launchctl``."""
+        """How ``launchctl`` names the agent once it is loaded."""
         return f"{self.domain}/{self.waking.name}"
 
     def render(self) -> Mapping[str, str]:
-        """Return the property list of the agent, by its path."""
+        """Return the text of the property list, by its path."""
         times = [{"Hour": at.hour, "Minute": at.minute} for at in self.waking.times]
         agent = {
             "Label": self.waking.name,
@@ -72,7 +72,7 @@ class Launchd:
         return "" if done.returncode == 0 else "launchctl does not answer"
 
     def install(self) -> Mapping[str, int]:
-        """Write the property list of the agent and load the agent."""
+        """Write the property list and let launchd load it."""
         files = {Path(path): text.encode() for path, text in self.render().items()}
         return install_files(files, self.waking.name, self._load)
 
@@ -101,7 +101,7 @@ class Launchd:
         return ""
 
     def read_environment(self) -> Mapping[str, str]:
-        """Return the variables of the agent, including those set by ``launchctl setenv``."""
+        """Return the variables that the agent gets, with those set by ``launchctl setenv``."""
         found = {"HOME": str(self.waking.home), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
         for name in self.waking.keys:
             try:
@@ -119,17 +119,17 @@ NEVER_RUN = (
     " that `skillopt-sleep schedule --print --using taskscheduler` shows by hand (schtasks /Create /XML)"
 )
 FIRST_DAY = "2026-01-01"
-"""The start date of the task, which the format requires; it is in the past."""
+"""Start date that a Windows task must have; any past day will do."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskScheduler:
-    """An ``Installer`` that renders a task for the Windows Task Scheduler and installs nothing."""
+    """An ``Installer`` that only shows a task for the Windows Task Scheduler, to be imported by hand."""
 
     waking: Waking
 
     def render(self) -> Mapping[str, str]:
-        """Return the XML definition of the task, by the name of its file."""
+        """Return the text of the task, in XML, by the name of a file for it."""
         task = ET.Element("Task", {"version": "1.2", "xmlns": NAMESPACE})
         _add(task, "RegistrationInfo", {"Description": f"SkillOpt-Sleep, the nightly run. {self.waking.mark}"})
         triggers = ET.SubElement(task, "Triggers")
@@ -154,13 +154,13 @@ class TaskScheduler:
         return {f"{self.waking.name}.xml": f'<?xml version="1.0"?>\n{ET.tostring(task, encoding="unicode")}\n'}
 
     def find_obstacle(self) -> str:
-        """Return that this scheduler was never tried."""
+        """Return that native Windows was never tried."""
         return NEVER_RUN
 
     check = find_obstacle
 
     def install(self) -> Mapping[str, int]:
-        """Raise ``UsageError``, because this scheduler was never tried."""
+        """Raise ``UsageError``, because native Windows was never tried."""
         raise UsageError(NEVER_RUN)
 
     def remove(self, folders: Mapping[str, int]) -> bool:  # noqa: ARG002

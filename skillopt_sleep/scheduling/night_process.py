@@ -1,6 +1,6 @@
-"""Runs one night as a process of its own, ``skillopt-sleep run``, and writes the log of the daemon.
+"""Runs a scheduled night as a process of its own, ``skillopt-sleep run``, and writes the daemon's log.
 
-This keeps the daemon small, and lets the daemon end a night with all its child processes.
+This keeps the daemon small, and lets it end a night with all of the night's child processes.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from skillopt_sleep.scheduling.due import Schedule, Step
 from skillopt_sleep.scheduling.installing import build_environment
 
 GRACE = 3.0
-"""Seconds that a night gets to end its children and to write its report; it needs less than one."""
+"""Seconds that a stopped night gets to end its child processes and write its report; it needs less than one."""
 KILL_WAIT = 1.0
-"""Seconds to wait until killed processes have ended."""
+"""Seconds to wait until processes that were killed have ended."""
 TAIL = 2000
-"""Bytes at the end of a night's stderr that are copied to the log."""
+"""Bytes at the end of a night's stderr of which the last lines are copied to the log."""
 SAID = "skillopt-sleep: "
-"""The beginning of each stderr line that reports an error which the user can fix."""
+"""How a line on stderr begins that reports an error to the user."""
 LOG_BYTES = 2**20
 LOG_BACKUPS = 3
-"""Number of older logs that are kept: four megabytes together, enough for years of nights."""
+"""How many older logs are kept: four megabytes in all, enough for years of nights."""
 
 
 def build_arguments(schedule: Schedule, step: Step, data_dir: Path) -> tuple[str, ...]:
-    """Return the arguments of ``run`` for one night; the project's own flags come last and override the others."""
+    """Return the command line ``run ...`` for one night; the user's flags for the project override the shared caps."""
     shared = schedule.shared_caps
     return (
         "run",
@@ -53,7 +53,7 @@ def build_arguments(schedule: Schedule, step: Step, data_dir: Path) -> tuple[str
 
 
 class NightProcess:
-    """Runs nights (``attend.RunNight``), and can stop the running night from another thread.
+    """Runs nights, one at a time (``attend.RunNight``); another thread can stop the running one.
 
     ``start`` is the command that starts this program, ``env`` its environment; ``log`` writes one line to the log.
     """
@@ -69,7 +69,7 @@ class NightProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self.last_words = ""
-        """The last line that the latest night printed as an error."""
+        """The last line in which the latest night reported an error, or ""."""
 
     def __call__(self, schedule: Schedule, step: Step) -> int:
         """Run a night to its end and return its exit code. Raises ``DiskError`` when no process can be started."""
@@ -113,7 +113,7 @@ class NightProcess:
         self.last_words = next((line.removeprefix(SAID) for line in reversed(lines) if line.startswith(SAID)), "")
 
     def stop(self) -> bool:
-        """Stop the running night with all its processes, and start no other night; return whether one was running."""
+        """Stop the running night with all its processes, and let no other start; return whether one was running."""
         with self._lock:
             self._stopped = True
         child = self._child
@@ -148,7 +148,7 @@ class _PrivateHandler(RotatingFileHandler):
 
 @contextmanager
 def open_log(folder: Path, stream: TextIO | None, *, most: int = LOG_BYTES) -> Iterator[Callable[[str], None]]:
-    """Return a function that writes one line to ``daemon.log`` in a folder and to ``stream``. Raises ``DiskError``."""
+    """Yield a function that writes one line to ``daemon.log`` in a folder, and to ``stream``. Raises ``DiskError``."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handlers: list[logging.Handler] = [

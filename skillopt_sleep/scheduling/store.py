@@ -1,4 +1,4 @@
-"""Stores the schedule, the state of the daemon, and the attempts at each night that was due."""
+"""Stores the schedule, the daemon's state, and which scheduled night was started when."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skillopt_sleep.storage.files import remove, write_atomic
 
 
 def schedule_path(folder: Path) -> Path:
-    """Return the path of the schedule of a data folder."""
+    """Return the path of the file with a data folder's schedule."""
     return folder / "schedule.json"
 
 
@@ -45,7 +45,7 @@ def load_schedule(folder: Path) -> Schedule | None:
 
 
 def save_schedule(folder: Path, schedule: Schedule | None) -> None:
-    """Write the schedule of a data folder, or remove it for None. Raises ``DiskError``."""
+    """Write the schedule of a data folder, or delete it if ``schedule`` is None. Raises ``DiskError``."""
     path = schedule_path(folder)
     if schedule is None:
         remove(path)
@@ -63,7 +63,7 @@ def encode_schedule(schedule: Schedule) -> bytes:
 
 
 def load_daemon(folder: Path) -> DaemonState | None:
-    """Return the last state that the daemon wrote, or None without one; it is valid while the daemon holds its lock."""
+    """Return what the daemon last wrote about itself, or None; use it only if ``is_held`` says that a daemon runs."""
     try:
         return msgspec.json.decode((folder / "daemon.json").read_bytes(), type=DaemonState)
     except (OSError, msgspec.DecodeError):
@@ -71,10 +71,9 @@ def load_daemon(folder: Path) -> DaemonState | None:
 
 
 class AttemptStore:
-    """The attempts at each due night, by project and label of the due. Every method raises ``DiskError`` only.
+    """Which night of which project was started when (``Attempt``). Every method raises ``DiskError`` only.
 
-    Given the path of a database, it opens the database for each use: a daemon runs for months, and the file may be
-    replaced.
+    Given a path, it opens the database anew for each use: a daemon runs for months, and the file may be replaced.
     """
 
     def __init__(self, database: Database | Path) -> None:
@@ -89,7 +88,7 @@ class AttemptStore:
             yield database
 
     def known(self, projects: tuple[str, ...]) -> Mapping[tuple[str, str], Attempt]:
-        """Return the latest attempts of some projects, by project and label of the due."""
+        """Return the latest attempts of some projects, by (project, scheduled time)."""
         return {
             (project, attempt.due): attempt
             for project in projects
@@ -97,7 +96,7 @@ class AttemptStore:
         }
 
     def of(self, project: str, *, limit: int) -> tuple[Attempt, ...]:
-        """Return the attempts of a project, the one started last first."""
+        """Return the latest ``limit`` attempts of a project, the one started last first."""
         query = (
             "SELECT * FROM attempts LEFT JOIN attempt_reasons USING (project, due) WHERE project = ?"
             " ORDER BY started_at DESC, due DESC LIMIT ?"
@@ -118,7 +117,7 @@ class AttemptStore:
         )
 
     def keep(self, attempt: Attempt) -> None:
-        """Store an attempt in place of an earlier attempt at the same night; it survives a power cut."""
+        """Store an attempt, in place of an earlier one at the same night, so that it survives even a power cut."""
         ended_at = attempt.ended_at.isoformat() if attempt.ended_at else None
         values = (attempt.project, attempt.due, attempt.started_at.isoformat(), attempt.starts, ended_at, attempt.code)
         with self._open() as database, database.transaction(durable=True) as connection:
@@ -126,23 +125,23 @@ class AttemptStore:
             _note(connection, attempt.project, attempt.due, attempt.why)
 
     def note(self, project: str, due: str, why: str) -> None:
-        """Store why the night of a due has not begun yet."""
+        """Store why the night of a project that was scheduled for ``due`` has not begun yet."""
         with self._open() as database, database.transaction() as connection:
             _note(connection, project, due, why)
 
     def find_reason(self, project: str, due: str) -> str:
-        """Return why the night of a due has not begun or has failed, or "" when no reason is known."""
+        """Return why the night scheduled for ``due`` has not begun or has failed, or "" when that is not known."""
         with self._open() as database:
             rows = database.rows("SELECT why FROM attempt_reasons WHERE project = ? AND due = ?", (project, due))
         return str(rows[0]["why"]) if rows else ""
 
     def drop(self, attempt: Attempt) -> None:
-        """Delete an attempt whose night was never started."""
+        """Delete an attempt at a night that could not be started after all."""
         with self._open() as database, database.transaction(durable=True) as connection:
             connection.execute("DELETE FROM attempts WHERE project = ? AND due = ?", (attempt.project, attempt.due))
 
     def has_finished_night(self, project: str, since: datetime) -> bool:
-        """Tell whether any night of the project that began after ``since`` has finished, by hand or scheduled."""
+        """Tell whether a night of the project that began after ``since``, by hand or scheduled, has finished."""
         begun = since.astimezone(UTC).isoformat(timespec="seconds")
         query = "SELECT 1 FROM nights WHERE project = ? AND state = ? AND started_at >= ? LIMIT 1"
         with self._open() as database:
@@ -156,7 +155,7 @@ def _note(connection: sqlite3.Connection, project: str, due: str, why: str) -> N
 
 
 class KeptSchedule:
-    """The present schedule of a data folder, read again only when its file has changed."""
+    """Reads the schedule of a data folder, again only when its file has changed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -164,7 +163,7 @@ class KeptSchedule:
         self._schedule: Schedule | None = None
 
     def __call__(self) -> Schedule | None:
-        """Return the present schedule, or None when there is none. Raises ``DiskError``."""
+        """Return the schedule as it is now, or None when there is none. Raises ``DiskError``."""
         try:
             found = schedule_path(self._folder).stat()
         except FileNotFoundError:
@@ -178,7 +177,7 @@ class KeptSchedule:
 
 
 class DaemonStatus:
-    """Publishes the state of a running daemon for ``status``; ``since`` is the time when the daemon started."""
+    """Writes what `status` shows of a running daemon; ``since`` is when the daemon started."""
 
     def __init__(self, folder: Path, since: datetime, *, once: bool) -> None:
         self._folder = folder
@@ -187,7 +186,7 @@ class DaemonStatus:
         self._last: DaemonState | None = None
 
     def __call__(self, following: datetime | None, doing: str, held: str) -> None:
-        """Write the state to its file if it has changed. Raises ``DiskError``."""
+        """Write the daemon's state (next night, running project, why one waits) if it changed. Raises ``DiskError``."""
         state = DaemonState(pid=os.getpid(), since=self._since, next=following, doing=doing, held=held, once=self._once)
         if state != self._last:
             write_atomic(self._folder / "daemon.json", msgspec.json.encode(state))

@@ -1,4 +1,4 @@
-"""Installs a systemd user timer, which runs a night missed during sleep later and ends all processes it started."""
+"""Installs a systemd timer of the user, which makes up for nights missed during sleep and ends all their processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skillopt_sleep.scheduling.installer import (
 from skillopt_sleep.storage.files import remove
 
 ODD = frozenset("\"'\\$")
-"""Characters that systemd never accepts in the path of a program, however they are escaped."""
+"""Characters that a program's path in a unit file must not contain, however they are escaped."""
 THROUGH_SHELL = ("/bin/sh", "-c", 'exec "$0" "$@"')
 
 SERVICE = """\
@@ -56,7 +56,7 @@ WantedBy=timers.target
 def quote(word: str, *, argument: bool = True) -> str:
     r"""Quote a word for a unit file: in double quotes, with ``\`` and ``"`` escaped and ``%`` doubled.
 
-    In arguments ``$`` is doubled too, because only there systemd substitutes variables.
+    In an argument, ``$`` is doubled too, because there systemd would replace a variable.
     """
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped.replace("$", "$$") if argument else escaped}"'
@@ -64,22 +64,22 @@ def quote(word: str, *, argument: bool = True) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Systemd:
-    """The ``Installer`` that uses ``systemctl --user``."""
+    """The ``Installer`` for systemd, whose command is ``systemctl --user``."""
 
     waking: Waking
 
     @property
     def service(self) -> Path:
-        """Path of the service unit, which says what to run."""
+        """Path of the service file, which says what to run."""
         return self.waking.config / "systemd" / "user" / f"{self.waking.name}.service"
 
     @property
     def timer(self) -> Path:
-        """Path of the timer unit, which says when to run the service."""
+        """Path of the timer file, which says when to run the service."""
         return self.service.with_suffix(".timer")
 
     def render(self) -> Mapping[str, str]:
-        """Return the texts of both units, by their paths."""
+        """Return the texts of the service and the timer file, by their paths."""
         words = self.waking.argv
         program, *arguments = THROUGH_SHELL + words if set(words[0]) & ODD else words
         variables = [quote(f"{name}={value}", argument=False) for name, value in self.waking.environment.items()]
@@ -96,7 +96,7 @@ class Systemd:
         return {str(self.service): service, str(self.timer): timer}
 
     def find_obstacle(self) -> str:
-        """Return why no systemd of this user answers, or "" when one does."""
+        """Return why systemd does not answer this user, or "" when it does."""
         try:
             done = run_program(["systemctl", "--user", "show-environment"], self.waking.env)
         except UsageError as error:
@@ -104,7 +104,7 @@ class Systemd:
         return "" if done.returncode == 0 else f"systemctl --user does not answer: {read_errors(done)}"
 
     def install(self) -> Mapping[str, int]:
-        """Write the units and start the timer."""
+        """Write both files and start the timer."""
         files = {Path(path): text.encode() for path, text in self.render().items()}
         try:
             return install_files(files, self.waking.name, self._start)
@@ -121,7 +121,7 @@ class Systemd:
                 )
 
     def remove(self, folders: Mapping[str, int]) -> bool:
-        """Stop the timer and remove both units."""
+        """Stop the timer and remove both files."""
         if is_ours(self.timer, self.waking.name):
             done = run_program(["systemctl", "--user", "disable", "--now", self.timer.name], self.waking.env)
             if done.returncode and not self.find_obstacle():
@@ -137,7 +137,7 @@ class Systemd:
         return found
 
     def _reload(self) -> None:
-        """Make systemd read its units again; if systemd does not answer, it reads them when it next starts."""
+        """Make systemd read its files again; if it does not answer, it will do so at its next start."""
         if not self.find_obstacle():
             run_program(["systemctl", "--user", "daemon-reload"], self.waking.env)
 
@@ -157,7 +157,7 @@ class Systemd:
         return read_variables(["systemctl", "--user", "show-environment"], self.waking.env)
 
     def find_hint(self, user: str) -> str:
-        """Return how to keep the timer running while the user is logged out, or "" when that is already set up."""
+        """Return a line on how nights can run while the user is logged out, or "" when they do already."""
         try:
             done = run_program(["loginctl", "show-user", user, "--property=Linger", "--value"], self.waking.env)
         except UsageError:
