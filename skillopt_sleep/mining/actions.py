@@ -1,4 +1,4 @@
-"""Recognises what a step of an agent did: what the agent said, ran, looked at or changed, with whichever tool.
+"""Recognises what a step of an agent did: said, ran, looked at or changed something, with whichever tool.
 
 Tools are recognised by the arguments they take, not by their names, so that tools of unknown agents are understood as
 well: whatever takes a command runs it, and whatever takes a path with a new text changes that file.
@@ -27,9 +27,9 @@ QUERY_KEYS = ("pattern", "query", "url", "glob")
 WORDS_KEYS = ("plan", "explanation", "message")
 RAW_KEYS = ("input", "patch", "arguments")
 BOOKKEEPING = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "update_plan", "ToolSearch"})
-"""Names of tools with which an agent keeps its own lists."""
+"""Names of tools with which an agent only manages its own to-do list or tools, such as "TodoWrite"."""
 POLLS = frozenset({"BashOutput", "TaskOutput", "KillShell", "KillBash", "Monitor", "wait", "sleep"})
-"""Names of tools that only wait for a command that is already running."""
+"""Names of tools that only wait for a command that is already running, or stop it."""
 
 PATCH = "*** Begin Patch"
 _PATCHED = re.compile(r"^\*\*\* (?P<verb>Add|Update|Delete) File: (?P<path>.+)$")
@@ -40,7 +40,7 @@ _HEREDOC = re.compile(
     re.DOTALL,
 )
 _LEADING = re.compile(r"\A(?:(?:do|then|else|if|time|env)\s+|\w+=\S*\s+)+")
-"""Words that may precede the command itself: words of the shell, or assignments of variables for the command."""
+"""Matches what may precede a command on its line: shell words such as "then", or assignments such as "CI=1"."""
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _WRITES = re.compile(r"(?<![0-9&<=-])>{1,2}\s*(?!&|/dev/null)\S")
@@ -82,57 +82,57 @@ _NOISE = re.compile(
 
 
 class ActionKind(enum.StrEnum):
-    """The kind of an action, by its purpose."""
+    """What an agent did in a step, by its purpose."""
 
     SAID = "said"
     """The agent said something."""
     INSTRUCTED = "instructed"
-    """The agent was given the body of a command or skill."""
+    """The agent was given the text of a slash command or a skill."""
     LOOKED = "looked"
-    """The agent read something, or the program showed it something; nothing changed."""
+    """The agent read something, or was shown something; nothing changed."""
     ASKED = "asked"
-    """The agent asked the user a question in a dialogue; the user's answer is the result."""
+    """The agent asked the user a question in a dialogue; the step's result is the user's answer."""
     CHECKED = "checked"
     """The agent ran a test, a build or a linter."""
     CHANGED = "changed"
     """The agent changed files, or ran a command that may change something."""
     WAITED = "waited"
-    """The agent polled something that was running already, or kept its own lists."""
+    """The agent waited for something that was already running, or updated its own to-do list."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A change of one file by one action."""
+    """One change of one file, made by a step of the agent."""
 
     path: str
     removed: str = ""
-    """The text that was replaced; "" for text that replaces nothing."""
+    """The text that ``added`` replaces; "" when nothing is replaced."""
     added: str = ""
     is_whole: bool = False
-    """Whether ``added`` is the whole file."""
+    """Whether ``added`` is the new content of the whole file."""
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """The action of one step: its kind, with the words, command, path or changes of the action."""
+    """What one step did: its kind, and its words, command, path or changes."""
 
     kind: ActionKind
     words: str = ""
-    """The words that the agent said, proposed as a plan, or was given as an instruction."""
+    """What the agent said, planned, asked, or was instructed to do."""
     command: str = ""
-    """The command line that the agent ran, without the shell around it."""
+    """The command line that the agent ran, without a shell around it ("make" for ``bash -lc make``)."""
     path: str = ""
-    """The path of the file that the agent read."""
+    """The path of the file that the agent read or was shown."""
     changes: tuple[Change, ...] = ()
     note: str = ""
-    """The tool and its arguments in a few words, if no other field describes the action."""
+    """The tool, and its arguments in a few words, where the other fields do not tell them."""
 
     @property
     def is_commitment(self) -> bool:
-        """Whether the agent said or changed something, instead of only looking, checking or waiting."""
+        """Whether the agent said or changed something to which a person may object, instead of only looking."""
         return self.kind in (ActionKind.SAID, ActionKind.CHANGED)
 
 
 def read_action(step: Step) -> Action:
-    """Return the action of a step; a step with unreadable arguments counts as a change of unknown kind."""
+    """Return what a step did; a tool call that cannot be understood counts as a change."""
     match step.kind:
         case StepKind.TEXT:
             return Action(kind=ActionKind.SAID, words=step.text)
@@ -145,7 +145,7 @@ def read_action(step: Step) -> Action:
 
 
 def strip_output(result: str) -> str:
-    """Return the text that a tool printed, without the headers, line numbers and reminders that the agent adds."""
+    """Return what a tool printed, without the headers, line numbers and reminders that the agent's program adds."""
     text = _NOISE.sub("", _REMINDER.sub("", _HEADER.sub("", result)))
     lines = text.split("\n")
     if sum(1 for line in lines if _NUMBERED.match(line)) * 2 > len(lines):
@@ -154,7 +154,7 @@ def strip_output(result: str) -> str:
 
 
 def is_looking(command: str) -> bool:
-    """Return whether every part of a command line only looks at something and changes nothing."""
+    """Return whether every command of a command line only shows something and changes nothing."""
     if "$(" in command or "`" in command:
         return False
     parts = _split_parts(command)
@@ -164,7 +164,7 @@ def is_looking(command: str) -> bool:
 
 
 def _split_parts(command: str) -> list[str]:
-    """Return the commands of a command line without their quoted texts, which may contain separators of their own."""
+    """Return the single commands of a command line, with '' for each quoted text, which may contain separators."""
     bare = _QUOTED.sub("''", DIRECTORY.sub("", command)).replace("2>&1", "")
     parts = (_LEADING.sub("", part.strip()) for part in _SEPARATOR.split(bare))
     return [part for part in parts if part and not part.startswith("#")]
@@ -194,7 +194,7 @@ def _read_call(tool: str, given: Json) -> Action:
 
 
 def _read_other(tool: str, arguments: Mapping[str, Json]) -> Action:
-    """Return the action of a tool that neither runs a command nor takes a path."""
+    """Return what a call did whose tool neither runs a command nor takes a path."""
     if questions := _list_questions(arguments.get("questions")):
         return Action(kind=ActionKind.ASKED, words="\n".join(questions), note=tool)
     if words := _first_text(arguments, WORDS_KEYS):
@@ -205,7 +205,6 @@ def _read_other(tool: str, arguments: Mapping[str, Json]) -> Action:
 
 
 def _list_questions(given: Json) -> list[str]:
-    """Return the questions of a dialogue."""
     items = given if isinstance(given, list) else []
     return [str(item["question"]) for item in items if isinstance(item, dict) and item.get("question")]
 
@@ -228,7 +227,7 @@ def _read_shell(command: str) -> Action:
 
 
 def _read_command(arguments: Mapping[str, Json]) -> str:
-    """Return the command of a call, without the shell around it: ``["bash", "-lc", "make"]`` is ``make``."""
+    """Return the command of a call, without a shell around it: "make" for ``["bash", "-lc", "make"]``."""
     for key in COMMAND_KEYS:
         value = arguments.get(key)
         if isinstance(value, str) and value.strip():
@@ -251,7 +250,7 @@ def _read_edits(path: str, arguments: Mapping[str, Json]) -> Iterator[Change]:
 
 
 def _read_patch(patch: str) -> Iterator[Change]:
-    """Yield the changes of a patch in the format of ``apply_patch``: one for each hunk, with its context lines."""
+    """Yield one change for each hunk of a patch in Codex's format (``apply_patch``), with its context lines."""
     path, verb = "", ""
     removed: list[str] = []
     added: list[str] = []

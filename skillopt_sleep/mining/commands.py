@@ -15,19 +15,19 @@ from skillopt_sleep.model.session import Command, Session
 from skillopt_sleep.model.text import sha256
 
 MAX_LENGTH = 300
-"""The most characters of a command that a user can still judge by looking at it."""
+"""Maximum characters of a command; a user could not judge a longer one at a glance."""
 HABIT_RUNS, HABIT_SESSIONS = 3, 2
-"""A command is a habit after this many runs, or after runs in this many sessions."""
+"""Smallest number of runs, or of sessions with a run, after which a command is offered to the user."""
 
 _CD = re.compile(r"cd (?P<quote>['\"]?)(?P<path>[^'\"&;|]+?)(?P=quote)\s*(?:&&|;)\s*(?P<rest>.+)", re.DOTALL)
 _OUTPUT = re.compile(r"\s*(?:2>&1|\|\s*(?:tail|head|cat|tee)\b[^|&;]*|>\s*/dev/null)\s*\Z")
-"""The pattern of a suffix that only shortens the output; with a pipe, the exit status is that of the last program."""
+"""Matches an end such as "| tail -5" that only shortens the output; a pipe also replaces the exit status."""
 _ASSIGNMENT = re.compile(r"\A(?:\w+=\S*\s+)+")
 _WORD = re.compile(r"[\w./+-]+")
 _KEPT_OR_SPACES = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\]+|(?P<spaces>[ \t]+)""")
-"""The pattern of a quoted string, an escaped character or a word, which are kept, or of the spaces between them."""
+"""Matches the next piece of a command: quoted text, an escaped character or a word to keep, or spaces to collapse."""
 _NESTED = re.compile(r"\$[('{]|`")
-"""Texts that begin nested quoting, whose end only a shell can find."""
+"""Matches the start of nested quoting such as "$(", whose end only a shell can find."""
 
 
 def _split_names(*lines: str) -> frozenset[str]:
@@ -40,25 +40,25 @@ CHECKERS = _split_names(
     "rake rubocop minitest phpunit phpstan pest composer mix swift xcodebuild sbt lein stack cabal dune zig clippy",
     "golangci-lint shellcheck hadolint terraform prove playwright cypress pre-commit",
 )
-"""Programs whose exit status says whether something is right, or that run such programs."""
+"""Programs whose exit status says whether something is right (pytest), or that run such programs (make, npm)."""
 NON_CHECKS = _split_names(
     "install add remove uninstall update upgrade publish deploy push login init new create start serve dev run-server",
     "watch clean fmt format apply destroy get tidy download",
 )
-"""Subcommands of the ``CHECKERS`` that check nothing."""
+"""Subcommands that make one of the ``CHECKERS`` check nothing, such as "install" in "npm install"."""
 RUNNERS = _split_names("uv uvx poetry pipenv hatch pdm npx bunx bundle python python3 php node sh bash time env")
-"""Programs that run another program, whose name follows."""
+"""Programs that run the program named after them, such as "uv" or "bash"."""
 NEVER_CHECKS = _split_names(
     "ls cat cd pwd echo grep rg find head tail sed awk wc sort uniq diff tree stat file which whereis type ps kill",
     "sleep date env printenv git gh hg svn curl wget ssh scp rsync docker podman kubectl helm rm mv cp mkdir rmdir",
     "touch chmod chown ln tar unzip zip sudo apt apt-get brew pip pip3 true false test export source history clear jq",
     "psql mysql sqlite3 redis-cli aws gcloud az open code vim nano less more tee xargs",
 )
-"""Programs that only look around, or change things outside a copy of the project."""
+"""Programs that only show something, or that change things outside a copy of the project."""
 
 
 class RecurringCommand(Struct, frozen=True, kw_only=True):
-    """A command, with the number of its runs by result."""
+    """A command of the user's sessions, with how often it passed and failed."""
 
     line: str
     passed: int = 0
@@ -68,16 +68,16 @@ class RecurringCommand(Struct, frozen=True, kw_only=True):
     sessions: int = 0
     """The number of different sessions in which the command was run."""
     last: str = ""
-    """The date of the last run."""
+    """The ISO date of the last run."""
 
     @property
     def id(self) -> str:
-        """Six hex digits that name the command."""
+        """Six hex digits by which the user names the command when approving it."""
         return command_id(self.line)
 
     @property
     def runs(self) -> int:
-        """The number of runs of the command."""
+        """The number of runs, whatever their result."""
         return self.passed + self.failed + self.unknown
 
     @property
@@ -87,12 +87,12 @@ class RecurringCommand(Struct, frozen=True, kw_only=True):
 
 
 def command_id(line: str) -> str:
-    """Return six hex digits that name a command."""
+    """Return six hex digits by which a user can name a command instead of typing it."""
     return sha256(line.encode("utf-8", "replace"))[:6]
 
 
 def collapse_spaces(line: str) -> str:
-    """Return a command with single spaces between its words; a command that only a shell can parse stays unchanged."""
+    """Return a command with single spaces between its words, or unchanged if only a shell could tell its words."""
     text = line.strip()
     if _NESTED.search(text):
         return text
@@ -107,10 +107,10 @@ def collapse_spaces(line: str) -> str:
 
 
 def normalise_command(line: str, project: str) -> tuple[str, bool]:
-    """Return a command in the form for the project's top folder, and whether its recorded exit status is its own.
+    """Return a command as run in the project's top folder, and whether its recorded exit status is its own.
 
-    A leading ``cd`` into the project, a suffix that shortens the output and extra spaces are removed. The command is ""
-    for anything but a single short line.
+    A leading ``cd`` into the project, an end that only shortens the output and extra spaces are removed. The status is
+    not the command's own after a pipe such as ``| tail``. The command is "" for anything but a single short line.
     """
     text = collapse_spaces(line)
     trimmed = False
@@ -128,7 +128,7 @@ def normalise_command(line: str, project: str) -> tuple[str, bool]:
 
 
 def find_command_problem(line: str) -> str:
-    """Return why a command that a user entered cannot be run, and what to write instead, or "" when it can be run."""
+    """Return why a command that a user entered is not accepted, and what to write instead; "" for a good command."""
     text = collapse_spaces(line)
     if "\n" in text:
         return "write the command on one line"
@@ -149,7 +149,7 @@ def find_command_problem(line: str) -> str:
 
 
 def is_check(line: str) -> bool:
-    """Return whether a command, as ``normalise_command`` returns it, looks like one that checks something."""
+    """Return whether a normalised command looks like a test, a build or a linter, such as "uv run pytest -q"."""
     last = re.split(r"&&|;", line)[-1]
     words = _WORD.findall(_ASSIGNMENT.sub("", last.strip()))
     names = [word.rpartition("/")[2] for word in words]
@@ -161,7 +161,7 @@ def is_check(line: str) -> bool:
 
 
 def find_recurring_commands(sessions: Iterable[Session], project: str) -> tuple[RecurringCommand, ...]:
-    """Return the commands worth offering: first those that both failed and passed, then the most frequent."""
+    """Return the commands worth offering as checks: first those that both failed and passed, then the most frequent."""
     tallies: dict[str, _Tally] = {}
     for session in sessions:
         for turn in session.turns:
@@ -181,7 +181,7 @@ def find_recurring_commands(sessions: Iterable[Session], project: str) -> tuple[
 
 
 def find_checks(commands: Sequence[Command], project: str) -> tuple[str, ...]:
-    """Return the commands that check something, without repetition, the last ones first."""
+    """Return the commands that may check the work, each once, the last first; commands that only show are left out."""
     lines = [normalise_command(command.line, project)[0] for command in reversed(commands)]
     return tuple(dict.fromkeys(line for line in lines if line and not _only_looks(line)))
 
@@ -192,8 +192,6 @@ def _only_looks(line: str) -> bool:
 
 
 class _Tally:
-    """Counts the runs of one command."""
-
     def __init__(self) -> None:
         self._passed = self._failed = self._unknown = 0
         self._last = ""

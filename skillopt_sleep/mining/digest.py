@@ -1,7 +1,7 @@
 """Writes the digest of a conversation up to a moment: what an agent must know to make the next move.
 
-The digest depends on the session and the cut alone, never on the documents under trial, and nothing after the cut
-enters it. So both arms of a pair share it byte for byte, and a provider's prompt cache serves the second one.
+The digest depends on the session and on the place where it is cut, never on the documents under trial or on what came
+later. So both arms of a pair share it byte for byte, and a provider's prompt cache serves the second arm.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ MAX_TOKENS = 3_000
 """Maximum tokens of a digest, as estimated from its length."""
 
 RECENT = 20
-"""Number of older steps before the cut that are shown in full, if there is room."""
+"""Number of the latest steps that are shown in full if there is room."""
 
 ANSWERS = 4
-"""Number of the latest answers that get room in a digest before steps of earlier turns."""
+"""Number of the latest answers of the agent that are given room before steps of earlier turns."""
 
 LATEST = 3
-"""Number of the latest steps that get room in a digest right after the request and the last instruction."""
+"""Number of the latest steps that are given room right after the request and the last instruction."""
 
 MARKS = 400
-"""Characters reserved for headings and for notes about what is left out."""
+"""Characters of a digest kept free for headings and for notes such as "(… 3 left out here …)"."""
 
 REQUEST, INSTRUCTION, FILE, ANSWER, LAST_ANSWER, STEP, EDIT = 0.35, 0.25, 0.25, 0.15, 0.45, 0.12, 0.06
-"""Maximum shares of a digest of one request, instruction, file, answer, step, and edit of which a part is shown.
+"""Maximum share of a digest that one item of each kind may take.
 
-The answer that the person replied to has a share of its own, as the request often points at what it says.
+``LAST_ANSWER`` is the answer to which the person replied; ``EDIT`` is an edit shown by its added lines only.
 """
 
 PROMPTS, EDITS = 0.4, 0.2
-"""Maximum shares of a digest of all earlier prompts, and of the edits made for the request, the latest first."""
+"""Maximum share of a digest for all earlier prompts together, and for all edits of the last turn together."""
 
 STILL_RUNNING = "(still running)"
 
 LINE, PART, WHOLE = 1, 2, 3
-"""The forms in which a piece of a digest can be shown: one line, a part, the whole; 0 leaves the piece out."""
+"""How long an item of a digest is shown: as one line, in part, or whole; 0 leaves it out."""
 
 AGENTS = {"claude": "Claude Code", "codex": "Codex"}
 
@@ -56,24 +56,24 @@ _PRINTS = re.compile(
     r"|sed\s+-n\s+['\"]?(?P<first>\d+),(?P<last>\d+)p['\"]?)\s+(?P<path>[\w@%+./~-]+)\s*(?P<piped>\|\s*(?:cat|head|sed)\b[^|;&]*)?"
 )
 _STARTED = re.compile(r"\bID:? ([\w-]+)")
-"""The pattern of the name that a command gets when it continues in the background."""
+"""Matches the id that an agent's program gives to a command that goes on running in the background."""
 _POLLED = re.compile(r'"(?:session|bash|shell|task|cell)_id"\s*:\s*"?([\w-]+)')
 _RUNNING = re.compile(r"^(?:(?:Process|Script) running with (?:session|cell) ID|<status>running<)", re.MULTILINE)
 
 
 class CutNotFound(LookupError):
-    """Raised when the conversation no longer contains the turn or the step of a moment."""
+    """Raised when the session no longer contains the turn or step before which it should be cut."""
 
 
 @dataclass(slots=True)
 class _Piece:
-    """One part of the digest, with the shorter and longer forms in which it can be shown."""
+    """One item of the digest (prompt, answer or step), with the shorter and longer forms in which it can be shown."""
 
     place: int
     is_prompt: bool
     is_edit: bool
     forms: tuple[str, str, str, str]
-    """The texts of the piece by form: "", a line, a part (of an edit the added lines), the whole."""
+    """The four forms of the item: "", one line, a part (of an edit its added lines), the whole."""
     level: int = 0
 
     @property
@@ -82,9 +82,9 @@ class _Piece:
 
 
 def find_cut(places: Sequence[Place], moment: Moment) -> tuple[int, int]:
-    """Return the index of a moment's turn and the number of the step before which it is cut, or 0 without a step.
+    """Return the index of a moment's turn, and the number of the step before which a replay resumes, or 0.
 
-    Raises ``CutNotFound``.
+    Raises ``CutNotFound`` when the session no longer contains them.
     """
     for place in places:
         if moment.step:
@@ -104,10 +104,10 @@ def build_digest(
     max_tokens: int = MAX_TOKENS,
     without_skills: Collection[str] = (),
 ) -> str:
-    """Return the conversation up to the moment's cut, in at most ``max_tokens``.
+    """Return the conversation up to the step of the moment, shortened to ``max_tokens``.
 
-    Where there is no room for everything, newer parts come first. ``without_skills`` are the skills under trial: their
-    bodies are left out, as the documents that follow the digest hold them. Raises ``CutNotFound``.
+    Where there is no room for everything, newer parts come first. The text of skills in ``without_skills``, which are
+    on trial, is left out, as the documents that follow the digest in the prompt contain it. Raises ``CutNotFound``.
     """
     places = read_talk(session, conversation)
     last, cut = find_cut(places, moment)
@@ -129,7 +129,7 @@ def _describe_agent(conversation: Conversation) -> str:
 
 
 def _attach_polls(places: Sequence[Place], last: int, cut: int) -> list[list[Step]]:
-    """Return the steps of each prompt up to the cut, with the results of later polls added to the polled call."""
+    """Return each turn's steps up to where a replay resumes; output from later polls is added to the polled call."""
     started: dict[str, tuple[list[Step], int]] = {}
     shown: list[list[Step]] = []
     for place in places[: last + 1]:
@@ -148,7 +148,7 @@ def _attach_polls(places: Sequence[Place], last: int, cut: int) -> list[list[Ste
 
 
 def _attach_output(call: Step, before: str, later: Step) -> Step:
-    """Return a call whose output also contains what the call, or a later poll of it, has returned."""
+    """Return the call with its output so far (``before``) and what ``later``, itself or a poll of it, printed."""
     is_running = _RUNNING.search(later.result) is not None
     if later is call and not is_running:
         return call
@@ -158,7 +158,7 @@ def _attach_output(call: Step, before: str, later: Step) -> Step:
 
 
 class _Layout:
-    """Decides how long each part is shown: all begin in their shortest form, and the most important grow first."""
+    """Decides at which length each item is shown: all begin left out, and the most important get room first."""
 
     def __init__(
         self, places: Sequence[Place], done: Sequence[list[Step]], room: int, *, without: frozenset[str], folder: str
@@ -235,7 +235,6 @@ class _Layout:
         yield piece
 
     def _shorten_paths(self, text: str) -> str:
-        """Write paths below the working folder relative to it."""
         if not self._folder:
             return text
         return text.replace(f"cd {self._folder} && ", "").replace(f"{self._folder}/", "./")
@@ -244,7 +243,7 @@ class _Layout:
         return cut_text(text, int(self._all * share))
 
     def _grow(self, pieces: Sequence[_Piece], *, level: int = WHOLE, room: int | None = None) -> None:
-        """Show each piece, in order, in the longest form up to number ``level`` that there is still room for."""
+        """Show each item, in order, in the longest form up to ``level`` (line, part, whole) that has room."""
         room = self._room if room is None else min(room, self._room)
         for piece in pieces:
             for wanted in range(level, piece.level, -1):
@@ -273,16 +272,15 @@ class _Layout:
 
 
 def _find_answer(place: Place) -> int | None:
-    """Return the number of the turn's last step in which the agent spoke, or None when the agent said nothing."""
     said = [number for number, action in enumerate(place.actions) if action.kind is ActionKind.SAID]
     return said[-1] if said else None
 
 
 def _render_file(places: Sequence[Place], last: int, steps: Sequence[list[Step]], limit: int) -> str:
-    """Return the first file that is edited after the cut, as far as its content was seen before the cut.
+    """Return the file that the agent edited next after the moment, as far as it had seen the file before.
 
-    Of several parts that were seen, the newest that holds the next edit is shown; parts are never joined, as they may
-    come from two versions of the file.
+    Of several parts that the agent saw, the newest that contains the edited lines is shown; parts are never joined, as
+    they may come from two versions of the file.
     """
     done = [
         pair for place, shown in zip(places, steps, strict=False) for pair in zip(shown, place.actions, strict=False)
@@ -301,7 +299,7 @@ def _render_file(places: Sequence[Place], last: int, steps: Sequence[list[Step]]
 
 
 def _window(text: str, anchor: int, limit: int) -> str:
-    """Return at most ``limit`` characters of a text, around an offset."""
+    """Return at most ``limit`` characters of a text, around the offset ``anchor``."""
     if len(text) <= limit:
         return text
     start = max(0, min(anchor - limit // 3, len(text) - limit + 10))
@@ -312,15 +310,15 @@ def _window(text: str, anchor: int, limit: int) -> str:
 
 @dataclass(slots=True)
 class FilePart:
-    """Consecutive lines of a file that the agent read or wrote, with the later changes made in them."""
+    """Consecutive lines of a file that the agent read or wrote, brought up to date with its later edits."""
 
     text: str
     is_whole: bool
-    """Whether this is the whole file, as far as can be told."""
+    """Whether the lines seem to be all of the file."""
 
 
 def list_parts(path: str, done: Iterable[tuple[Step, Action]]) -> list[FilePart]:
-    """Return the parts known of a file after these steps, in the order in which they were read."""
+    """Return the parts of a file that the agent had seen or written after these steps, in that order."""
     parts: list[FilePart] = []
     for step, action in done:
         if step.outcome in (StepOutcome.REFUSED, StepOutcome.DENIED, StepOutcome.INTERRUPTED):
@@ -343,13 +341,13 @@ def list_parts(path: str, done: Iterable[tuple[Step, Action]]) -> list[FilePart]
 
 
 def is_same_file(one: str, other: str) -> bool:
-    """Return whether two paths may name one file: they are equal, or one is the end of the other."""
+    """Return whether two paths may name one file: they are equal, or one ends in the other ("src/a.py", "a.py")."""
     one, other = one.removeprefix("./"), other.removeprefix("./")
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
 def _read_target(step: Step, action: Action) -> tuple[str, bool]:
-    """Return the file that a step printed, or "", and whether the step printed all of the file."""
+    """Return the file whose content a step printed ("" for none), and whether it printed all of it."""
     is_whole = "characters left out ...]" not in step.result
     if action.path:
         return action.path, is_whole and '"offset"' not in step.text and '"limit"' not in step.text

@@ -1,7 +1,7 @@
 """Splits sessions into episodes: a request, and everything the user said until the work was accepted.
 
-A session is split where the user turns to something new. An episode contains the request, each wrong answer with the
-words that corrected it, and the answer that was accepted in the end.
+A new episode begins where the user turns to something new. It contains the request, the first wrong answer, the words
+that corrected answers, and the answer that was accepted in the end.
 """
 
 from __future__ import annotations
@@ -24,68 +24,68 @@ MAX_PROMPT = 20_000
 """Maximum characters of a prompt that is replayed; a longer paste costs more than it teaches."""
 
 CONTINUING = 4
-"""Maximum words of a prompt without a subject ("continue", "fix it") that continues the work before it."""
+"""Maximum words of a prompt such as "continue" or "fix it" that still belongs to the request before it."""
 
 AGREEING = 3
-"""Minimum content words of an approval that also asks for something new."""
+"""Smallest number of content words with which an approval ("good, now add ...") is a new request as well."""
 
 _SENTENCE = re.compile(r"[.?!]+(?=\s|$)|\n")
 _WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
 _NUMBER = re.compile(r"(?<![\w#./-])\d(?![\w.])")
-"""The pattern of a number that refers to an item of an earlier list."""
+"""Matches a single digit that stands alone, as in "do 2": it refers to an item of an earlier list."""
 
 
 class Episode(Struct, frozen=True, kw_only=True):
-    """One request with the turns and answers that followed; an answer is "" when there was none."""
+    """One request with the turns and answers that followed it; an answer is "" when there was none."""
 
     request: Turn
     later: tuple[Turn, ...] = ()
-    """The other turns of the episode: corrections, approvals that ask nothing new, "go on" and the like."""
+    """The other turns about this request: corrections, approvals that ask for nothing new, "go on" and the like."""
     previous: str = ""
-    """The answer that the user saw when making the request."""
+    """The agent's answer just before the request."""
     rejected: str = ""
-    """The first answer that was corrected."""
+    """The first answer that the user corrected."""
     accepted: str = ""
-    """The last answer, which no further prompt corrected."""
+    """The last answer, which the user did not correct."""
     approved: bool = False
 
     @property
     def corrections(self) -> tuple[Turn, ...]:
-        """The turns that corrected an answer."""
+        """The turns whose prompts corrected an answer."""
         return tuple(turn for turn in self.later if turn.feedback is Feedback.CORRECTION)
 
     @property
     def skills(self) -> tuple[str, ...]:
-        """Names of the skills invoked in the episode, without repetition."""
+        """Names of the skills that the agent opened, each once."""
         return tuple(dict.fromkeys(skill for turn in (self.request, *self.later) for skill in turn.skills))
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """The shell commands that were run in the episode, in order."""
+        """The shell commands that the agent ran, in order."""
         return tuple(command for turn in (self.request, *self.later) for command in turn.commands)
 
     @property
     def used_tools(self) -> bool:
-        """Whether the agent called any tool."""
+        """Whether the agent called any tool on this request."""
         return any(turn.tools for turn in (self.request, *self.later))
 
     @property
     def points_outside(self) -> bool:
-        """Whether the request refers to something earlier in the session, and not to text pasted below it."""
+        """Whether the request points to something earlier in the session ("do that again"), not to text below it."""
         request = self.request.prompt.strip()
         is_pointing = not POINTING.isdisjoint(_WORD.findall(request.casefold())) or bool(_NUMBER.search(request))
         return is_pointing and "\n" not in request
 
     @property
     def outcome(self) -> Outcome:
-        """The result of the work: success if approved at once, mixed if accepted after corrections, else fail."""
+        """How the work ended: approved at once (success), accepted after corrections (mixed), else fail or unknown."""
         if not self.corrections:
             return Outcome.SUCCESS if self.approved else Outcome.UNKNOWN
         return Outcome.MIXED if self.approved or self.accepted else Outcome.FAIL
 
 
 def split_episodes(session: Session) -> Iterator[Episode]:
-    """Yield the episodes of a session in order; a choice in a dialogue or a headless prompt begins none."""
+    """Yield the episodes of a session in order; choices in a dialogue and prompts of unattended runs begin none."""
     draft: _Draft | None = None
     answer = ""
     for turn in session.turns:
@@ -108,7 +108,7 @@ _THINGS = (
     r"|videos?|functions?|class(?:es)?|modules?|package|endpoint|app|server|database|schema|test\ssuite|issues?|bug"
     r"|output|results?|version"
 )
-"""Nouns for what a project has one or a few of: "the branch" refers to one that the reader must be able to see."""
+"""Nouns for what a project has few of: "the branch" makes sense only to somebody who can see the project."""
 _POINTS = re.compile(
     rf"""
       (?:^|\s)@[\w./~-]+ | https?:// | (?:^|[\s`'"(])(?:\.{{0,2}}/|~/)[\w.-] | \b[\w-]+/[\w./-]+
@@ -123,17 +123,17 @@ _POINTS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-"""Words that point at a file, an address, a state of work, or at something said before."""
+"""Matches words that point at a file, a URL, a state of work, or something said before."""
 _POLITE = re.compile(
     r"(?:(?:hi|hello|hey|ok|okay|so|well|please|now|and|then|can|could|would|will|you|we|also|just|maybe|kindly|help|me"
     r"|first|i'd|i|like|want|need|to|let'?s|us|bitte|kannst|du|s'il|te|pla\u00eet|por|favor|puedes)\b[\s,.!?:]*)+",
     re.IGNORECASE,
 )
-"""Greetings and courtesies at the beginning of a request."""
+"""Matches greetings and courtesies at the beginning of a request."""
 _EARLY = frozenset("it this these those them they es das dies cela esto eso".split())  # noqa: SIM905
-"""Pronouns that, early in a request, refer to something outside the request, because nothing has been named yet."""
+"""Pronouns that, among the first words of a request, refer to something outside of it: nothing is named yet."""
 _COMPOUND = frozenset("message messages title description note notes heading subject name text wording".split())  # noqa: SIM905
-"""Nouns that turn the verb of work before them into part of a name: "commit message"."""
+"""Nouns after which a verb of work is part of a name and no order: "commit" in "commit message"."""
 _ON_WORK = frozenset(
     """
     fix repair resolve solve debug investigate diagnose update upgrade bump refresh change modify edit adapt adjust
@@ -146,17 +146,17 @@ _ON_WORK = frozenset(
     corrige r\u00e9pare supprime v\u00e9rifie modifie lance actualiza arregla corrige borra revisa cambia ejecuta
     """.split()  # noqa: SIM905 - a list of words is not more readable
 )
-"""First words of requests that concern an existing state of work."""
+"""First words, such as "fix", of requests that make sense only in the state that the work was in."""
 _SHORT = 4
-"""Minimum words of a request that can be complete without its context."""
+"""Minimum words of a request that may make sense outside its session; a shorter one is never replayed alone."""
 _BRIEF = 12
-"""Minimum words of a request about a pull request that can describe the content of the pull request."""
+"""Minimum words of a request about a pull request that may say what the pull request contains."""
 _FIRST = 600
-"""Characters at the beginning of a request in which references to its context and content words are searched."""
+"""Number of characters at the beginning of a request that decide whether it makes sense outside its session."""
 
 
 def explain_pointing(request: str) -> str:
-    """Return why a request cannot be understood on its own; "" when it can.
+    """Return why a request makes no sense outside its session, such as "too short to say everything"; "" when it does.
 
     Most requests point at files, at a state of work, or at something said before, or choose among options.
     """
@@ -178,7 +178,7 @@ def explain_pointing(request: str) -> str:
 
 
 def find_obstacle(episode: Episode) -> str:
-    """Return why an episode cannot be replayed or judged on its own, or "" when it can."""
+    """Return why an episode cannot become a task that is replayed without its session; "" when it can."""
     typed = strip_pasted(episode.request.prompt)
     if len(_WORD.findall(typed)) < 2:  # noqa: PLR2004  a single word is a name or a "yes"
         return "only pasted text" if len(episode.request.prompt) > len(typed) else "a single word"
@@ -195,14 +195,14 @@ def find_obstacle(episode: Episode) -> str:
 
 
 def _is_reply(episode: Episode, typed: str) -> bool:
-    """Return whether a request within a session asks for nothing by itself, or follows pasted text without a verb."""
+    """Return whether a request only replies to the agent: it asks for nothing, or only pastes text and a remark."""
     asks = read_asks(episode.request, episode.previous)
     is_below_paste = not episode.request.prompt.lstrip().startswith(typed.lstrip()[:20])
     return bool(episode.previous) and not (any(ask.verb for ask in asks) if is_below_paste else asks)
 
 
 def _count_needed_words(episode: Episode) -> int:
-    """Return how many content words make a request clear by itself: fewer if corrections say what it was about."""
+    """Return how many content words a request needs to make sense alone: fewer if corrections say what it was about."""
     if episode.corrections:
         return 1
     return 2 + (0 if not episode.points_outside else 1 if episode.previous else 2)
@@ -210,7 +210,7 @@ def _count_needed_words(episode: Episode) -> int:
 
 @dataclass(slots=True)
 class _Draft:
-    """An unfinished episode, to which more turns may be added."""
+    """An episode to which more turns may still be added."""
 
     request: Turn
     previous: str
@@ -220,7 +220,7 @@ class _Draft:
     later: list[Turn] = field(default_factory=list)
 
     def add(self, turn: Turn) -> None:
-        """Add another turn of the same work to the episode."""
+        """Add another turn about the same request."""
         self.later.append(turn)
         match turn.feedback:
             case Feedback.CORRECTION:
@@ -244,7 +244,7 @@ class _Draft:
 
 
 def _continues(turn: Turn) -> bool:
-    """Return whether a turn continues the work before it: a correction, or an approval or "go on" without a request."""
+    """Return whether a turn belongs to the request before it, as a correction, or as a mere approval or "go on"."""
     if turn.kind.weak or turn.feedback is Feedback.CORRECTION:
         return True
     typed = strip_pasted(turn.prompt)
@@ -264,7 +264,7 @@ def _find_content_words(words: str) -> frozenset[str]:
 
 
 def _is_question(words: str) -> bool:
-    """Return whether the first sentence asks for an answer; a polite request for work is not a question."""
+    """Return whether the first sentence asks for an answer; "can you fix it?" asks for work and is no question."""
     folded = words.casefold()
     if next(iter(_WORD.findall(folded)), "") in QUESTIONS:
         return True

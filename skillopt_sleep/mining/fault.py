@@ -1,9 +1,9 @@
-"""Finds the step in which an agent committed to what the person then rejected.
+"""Finds the step in which an agent committed itself to what the person then rejected.
 
 A refusal names this step. A correction is compared with what the agent said, ran and wrote: rare words that both share
-count most, and of the steps that match, the first one is the commitment. Where words do not tell, the step is a guess
-that a model may replace. It is shown numbered steps before the correction, so it can only name one of these; anything
-else it says is checked or ignored, and never makes a moment vote that a rule keeps from voting.
+count most, and the first of the steps that match is taken. Where words do not tell, the step is a guess, which a model
+may replace. The model is shown numbered steps before the correction and can only name one of these; whatever else it
+says can take the vote in the gate from a moment, never give it one.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.prompts import render
 
 WINDOW = 7
-"""Number of earlier prompts in which the step behind a correction is searched."""
+"""Number of turns before a correction in which the step that it is about is searched for."""
 
 TYPED, PASTED = 1.0, 0.3
-"""Weights of a word that the person typed, and of one in pasted output."""
+"""Weight of a correction's word that the person typed, and of one in output that the person pasted."""
 
 NEAR_BEST = 0.6
-"""Minimum share of the best step's score for an earlier change to be the commitment."""
+"""Share of the best score of all steps that a change needs in order to be taken as what a correction is about."""
 
 PREPARING = 4
-"""Maximum number of commands between an announcement and the step it announces."""
+"""Maximum number of commands, such as making a branch, between an announcement and the step it announces."""
 
 SAID_SO = 0.8
-"""Minimum share of the best step's score for an earlier step of words alone to be the commitment."""
+"""Share of the best score of all steps that mere words need in order to be taken as what a correction is about."""
 
 NEAR_COVER = 0.7
-"""Minimum share of the best cover (of the correction's words) that an earlier step must also reach."""
+"""Share of the correction's words in the best matching step that another step must reach in order to be taken."""
 
 TELLING = 0.35
-"""Minimum share of the correction's weight that a step must cover to be identified by words."""
+"""Smallest share of a correction's words, by weight, that must be found in a step for the words to name it."""
 
 UNSEEN = 0.25
-"""Factor on the weight, in that share, of a word that occurs in no step: it cannot tell one step from another."""
+"""Factor that lowers the weight of a correction's word that no step contains, as it cannot tell the steps apart."""
 
 CLEARLY_EARLIER = 1.6
-"""Factor by which an earlier turn must match better than the last one to be what the correction is about."""
+"""Factor by which a step of an earlier turn must match a correction better than the steps of the last turn."""
 
 SATURATION, LENGTH = 1.2, 0.3
-"""Parameters k1 and b of Okapi BM25 (Robertson and Zaragoza, 2009); a term counts once for each step, and a new file is
-long by nature."""
+"""Parameters k1 and b of Okapi BM25 (Robertson and Zaragoza, 2009), which scores how well a step matches a correction.
+"""
 
 MANY_TERMS = 20
-"""Number of terms of a correction above which a step needs to cover only a smaller share of them."""
+"""Number of words of a correction above which a step needs to share only a smaller part of them."""
 
 MAX_TERMS = 60
-"""Maximum terms of a correction that are compared."""
+"""Maximum number of a correction's words that are compared; the rest is ignored."""
 
 
 class Fault(Struct, frozen=True, kw_only=True):
@@ -76,20 +76,20 @@ class Fault(Struct, frozen=True, kw_only=True):
 
     place: int
     step: int
-    """Number of the step before which the session is cut: before the words that announce the fault."""
+    """Number of the step before which a replay resumes: where the agent began to announce the wrong step."""
     offence: int
-    """Number of the step (a call or words) that committed to what the user rejected."""
+    """Number of the wrong step itself: the call or the words that the user rejected."""
     basis: Basis
 
 
 def locate_call(place: Place, number: int) -> Fault:
-    """Return the fault for a refused or interrupted call, cut before the words that announce the call."""
+    """Return a refused or interrupted call as the wrong step; a replay resumes before the words that announce it."""
     first = find_batch(place, number)
     return Fault(place=place.index, step=walk_back(place, first), offence=number, basis=Basis.STRUCTURE)
 
 
 def find_batch(place: Place, number: int) -> int:
-    """Return the number of the first of the calls that were made and refused together with this call."""
+    """Return the number of the first of the refused calls that directly precede call ``number``; itself if none do."""
     while number and place.steps[number - 1].outcome is StepOutcome.REFUSED:
         number -= 1
     return number
@@ -98,7 +98,7 @@ def find_batch(place: Place, number: int) -> int:
 def find_fault(places: Sequence[Place], last: int, words: str, typed: str) -> Fault | None:
     """Return the step that a correction is about: in the turn ``last``, or in an earlier one that matches far better.
 
-    ``words`` is the whole prompt and ``typed`` the part the user wrote. Return None when the agent has done nothing.
+    ``words`` is the whole prompt, ``typed`` the part that the user typed. Returns None when the agent has done nothing.
     """
     window = [place for place in places[max(0, last - WINDOW + 1) : last + 1] if place.steps]
     if not window:
@@ -119,7 +119,7 @@ def find_fault(places: Sequence[Place], last: int, words: str, typed: str) -> Fa
 
 
 class _Correction(Struct, frozen=True, kw_only=True):
-    """The words of a correction."""
+    """A correction: the whole prompt, the part that the user typed, and the weight of each word."""
 
     words: str
     typed: str
@@ -127,28 +127,28 @@ class _Correction(Struct, frozen=True, kw_only=True):
 
     @property
     def telling(self) -> float:
-        """Minimum share of the correction's weight that a step must cover to match; smaller in a long correction."""
+        """Smallest share of the correction's words, by weight, that a step must share to be named by them."""
         return TELLING * min(1.0, MANY_TERMS / max(len(self.weights), 1))
 
     @property
     def reports_failure(self) -> bool:
-        """Whether the correction says that a check of the finished work fails."""
+        """Whether the correction says that a test or build of the finished work fails."""
         pasted = len(self.words) > len(self.typed) + 40  # more than a stray mark
         says_so = has_phrase(self.words, "fails") and has_phrase(self.words, "verifies")
         return says_so and (pasted or has_phrase(self.typed, "verifies"))
 
 
 class _Match(Struct, frozen=True, kw_only=True):
-    """The similarity of a step to a correction."""
+    """How well a step's words match a correction."""
 
     score: float
-    """BM25 score of the step."""
+    """BM25 score, higher for rare words that both share and for a shorter step."""
     cover: float
-    """Share of the correction's weight that the step's words cover, from 0 to 1."""
+    """Share of the correction's words, by weight, that the step contains, from 0 to 1."""
 
 
 def _choose_step(place: Place, matches: Mapping[tuple[int, int], _Match], correction: _Correction) -> Fault:
-    """Return the step of a turn that committed to what is corrected: the first that matches, else the likeliest."""
+    """Return the step of a turn that a correction is about: the first that matches well, else the likeliest."""
     typed, commitments = correction.typed, _list_commitments(place)
     if not commitments:
         return _make(place, len(place.steps) - 1, Basis.GUESS, typed)
@@ -179,9 +179,9 @@ def _make(place: Place, number: int, basis: Basis, typed: str) -> Fault:
 
 
 def _find_announcement(place: Place, first: int, terms: frozenset[str]) -> int:
-    """Return where the agent announced a step before the commands that only prepared it, such as making a branch.
+    """Return where the agent announced step ``first`` before commands that only prepared it, such as making a branch.
 
-    The announcement must share a word with the correction; nothing may have been looked at or edited in between.
+    The announcement must share a word with the correction, and nothing may have been looked at or edited in between.
     """
     number = first
     while number and first - number < PREPARING:
@@ -195,20 +195,20 @@ def _find_announcement(place: Place, first: int, terms: frozenset[str]) -> int:
 
 
 def walk_back(place: Place, number: int) -> int:
-    """Return the number of the first step of the words directly before a step, which announce the step."""
+    """Return the number of the step where the agent began to announce step ``number``: its words directly before it."""
     while number and place.actions[number - 1].kind is ActionKind.SAID and not place.steps[number - 1].tool:
         number -= 1
     return number
 
 
 def find_first_change(place: Place) -> int:
-    """Return the number of the step, or of the words that announce it, that first changed something; 0 for none."""
+    """Return the number of the first step that changed something, or of the words announcing it; 0 when none did."""
     changes = (number for number, action in enumerate(place.actions) if action.kind is ActionKind.CHANGED)
     return walk_back(place, next(changes, 0))
 
 
 def _list_commitments(place: Place) -> list[int]:
-    """Return the numbers of the steps that say or change something, without words that only announce a call."""
+    """Return the numbers of the steps to which a person may object: changes, and words that announce no call."""
     return [
         number
         for number, action in enumerate(place.actions)
@@ -217,12 +217,12 @@ def _list_commitments(place: Place) -> list[int]:
 
 
 def _announces(place: Place, number: int) -> bool:
-    """Return whether words only announce the call right after them; then only the call can be the commitment."""
+    """Return whether a step of words only announces the call right after it."""
     return number + 1 < len(place.steps) and place.actions[number + 1].kind is not ActionKind.SAID
 
 
 def _weigh(words: str, typed: str) -> dict[str, float]:
-    """Return the terms of a correction with their weights, without single letters, which come from "I'm" and lists."""
+    """Return the weight of each word of a correction, without single letters, which come from "I'm" and lists."""
     mine = _list_terms(typed)
     weights = {term: PASTED * weight for term, weight in _list_terms(words).items()}
     return weights | {term: TYPED * weight for term, weight in mine.items()}
@@ -234,7 +234,7 @@ def _list_terms(text: str) -> dict[str, float]:
 
 
 def _match(window: Sequence[Place], weights: Mapping[str, float]) -> dict[tuple[int, int], _Match]:
-    """Return the match of each step with a correction, by the index of the step's turn and its number in the turn."""
+    """Return how well each step matches a correction, by the index of its turn and its number in the turn."""
     documents = {
         (place.index, number): place.list_terms(number) for place in window for number in range(len(place.steps))
     }
@@ -253,13 +253,13 @@ def _match(window: Sequence[Place], weights: Mapping[str, float]) -> dict[tuple[
 # --- the model's word -------------------------------------------------------------------------------------------------
 
 MOST_STEPS = 150
-"""Steps shown, the last ones before the correction."""
+"""Number of steps shown to the model that names the wrong one: the last ones before the correction."""
 
 SHOWN_STEP, SHOWN_REQUEST, SHOWN_CORRECTION = 400, 1_000, 2_000
-"""Characters shown of a step that says or changes something, of a request, and of the correction."""
+"""Characters shown to the model of a step that says or changes something, of a request, and of the correction."""
 
 SHOWN = 24_000
-"""Characters of all steps together, about 6,000 tokens."""
+"""Characters shown to the model of all steps together, about 6,000 tokens."""
 
 _SCHEMA = describe_object(step={"type": "integer"}, as_asked={"type": "boolean"}, knowable={"type": "boolean"})
 
@@ -271,7 +271,7 @@ class _Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Shown(Struct, frozen=True, kw_only=True):
-    """A prompt with numbered steps, and the turn and the step that each number stands for, from 1."""
+    """A prompt with numbered steps, and for each number, from 1, the index of its turn and its number in the turn."""
 
     prompt: Prompt
     steps: tuple[tuple[int, int], ...]
@@ -280,16 +280,16 @@ class _Shown(Struct, frozen=True, kw_only=True):
 def locate_steps(
     moments: Sequence[Moment], session: Session, conversation: Conversation, ask: Ask, parallel: Parallel
 ) -> tuple[Moment, ...]:
-    """Return the moments of one session in order, with the steps that a model names where rules could only guess.
+    """Return the moments of one session in order, with steps that a model named where words could not tell them.
 
-    A moment keeps its guess when its call failed or the reply cannot be used. Raises ``FatalBackend`` and
+    A moment keeps its step when its call failed or the reply cannot be used. Raises ``FatalBackend`` and
     ``BudgetSpent``.
     """
     return tuple(parallel(functools.partial(_locate, places=read_talk(session, conversation), ask=ask), moments))
 
 
 def needs_model(moment: Moment) -> bool:
-    """Return whether rules could only guess the step of a moment, so that a model is asked."""
+    """Return whether a model should name the step of a moment, as words could not tell it for certain."""
     return moment.basis in (Basis.GUESS, Basis.WORDS) and not moment.void and moment.kind is not MomentKind.APPROVED
 
 
@@ -334,7 +334,7 @@ def _build_prompt(places: Sequence[Place], moment: Moment) -> _Shown:
 
 
 def _find_words(places: Sequence[Place], moment: Moment) -> int:
-    """Return the index of the correcting prompt. Raises ``CutNotFound`` when the session has lost the prompt."""
+    """Return the index of the turn with the correction. Raises ``CutNotFound`` when the session has lost it."""
     place, _ = find_cut(places, moment)
     for other in places[place + 1 :]:
         if other.prompt == moment.words[0]:

@@ -21,7 +21,7 @@ from skillopt_sleep.model.task import GROUPS_FOR_VERDICT, TaskRecord
 from skillopt_sleep.model.text import CONTINUE, STOPWORDS, excerpt
 
 MAX_QUOTE = 240
-"""Maximum characters kept of a user's words."""
+"""Maximum characters of a user's words that a finding quotes."""
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -38,28 +38,28 @@ class Sighting(Struct, frozen=True, kw_only=True):
 
 
 class Correction(Struct, frozen=True, kw_only=True):
-    """The user's words about a wrong answer, and the request behind the answer."""
+    """What the user said about a wrong answer, and the request behind the answer."""
 
     said: Sighting
     asked: str
     """The user's last request before the correction; "" when the session begins with the correction."""
     cause: str = ""
-    """The effect of the correction's words, as in "asks to undo it"; "" when unknown."""
+    """What the correction does, such as "asks to undo it"; "" when unknown."""
 
 
 class Recurring(Struct, frozen=True, kw_only=True):
     """A request or correction that was made in several sessions."""
 
     sightings: tuple[Sighting, ...]
-    """The occasions, latest first, each with the words typed on that occasion."""
+    """Each occasion with the words typed on it, latest first."""
     sessions: int
-    """The number of different sessions."""
+    """The number of different sessions in which it was typed."""
     corrections: tuple[Correction, ...] = ()
-    """Corrections of the answers, each typed as the very next prompt."""
+    """The corrections that the user typed right after the answers."""
 
 
 class Insights(Struct, frozen=True, kw_only=True):
-    """The findings from a user's sessions, with counts."""
+    """What a user's sessions show without any model call: counts, and what is requested and corrected repeatedly."""
 
     sessions: int = 0
     projects: int = 0
@@ -77,20 +77,20 @@ class Insights(Struct, frozen=True, kw_only=True):
     """All corrections, the latest first."""
     tasks: int = 0
     groups: int = 0
-    """Number of different requests among the tasks found."""
+    """Number of different requests among the mined tasks."""
     groups_needed: int = GROUPS_FOR_VERDICT
     groups_missing: int = GROUPS_FOR_VERDICT
-    """Number of different requests that a verdict still needs."""
+    """Number of further different requests needed before the gate can give a verdict."""
     out_of_scope: int = 0
-    """The number of sessions of other projects, which are not counted in the other fields."""
+    """The number of sessions of other projects; the other fields do not count them."""
     unplaced: int = 0
-    """The number of sessions from deleted worktrees of unknown project, not counted in the other fields."""
+    """The number of sessions in deleted worktrees, whose project is unknown; the other fields do not count them."""
     days_missing: int | None = None
-    """The days of similar work until a verdict has enough requests; None without recorded times or tasks."""
+    """Days of similar work until there are enough requests for a verdict; None when nothing allows an estimate."""
 
 
 class _Prompt(Struct, frozen=True, kw_only=True):
-    """A prompt of a user, with the request and answer before it and the correction after it."""
+    """A prompt of a user, with the request and the answer before it and the correction after it."""
 
     session: Session
     turn: Turn
@@ -112,7 +112,7 @@ class _Prompt(Struct, frozen=True, kw_only=True):
 def find_insights(
     sessions: Sequence[Session], tasks: Sequence[TaskRecord], *, groups_needed: int = GROUPS_FOR_VERDICT
 ) -> Insights:
-    """Return counts and groups of what the user typed; ``tasks`` are those mined from these sessions."""
+    """Return what the sessions show of the user's requests and corrections; ``tasks`` are those mined from them."""
     prompts = [prompt for session in _join_parts(sessions) for prompt in _read_prompts(session)]
     days = sorted({_read_day(prompt.turn.at) for prompt in prompts} - {""})
     corrections = _sort_latest_first(prompt.build_correction() for prompt in prompts if prompt.is_correction)
@@ -144,7 +144,7 @@ def find_recurring_requests(sessions: Sequence[Session]) -> tuple[Recurring, ...
 
 
 def _join_parts(sessions: Sequence[Session]) -> Iterator[Session]:
-    """Yield each session as a whole, because the archive stores resumed and copied sessions in several parts."""
+    """Yield each session as one; a session that was resumed or copied is stored in several parts."""
     parts: dict[tuple[str, str], list[Session]] = {}
     for session in sessions:
         parts.setdefault(_name_session(session), []).append(session)
@@ -154,7 +154,6 @@ def _join_parts(sessions: Sequence[Session]) -> Iterator[Session]:
 
 
 def _read_prompts(session: Session) -> Iterator[_Prompt]:
-    """Yield the prompts that a person typed in a session, in order."""
     found: list[_Prompt] = []
     answer = asked = ""
     for turn in session.turns:
@@ -170,7 +169,7 @@ def _read_prompts(session: Session) -> Iterator[_Prompt]:
 
 
 def _find_recurring_requests(prompts: Sequence[_Prompt]) -> tuple[Recurring, ...]:
-    """Return the requests made in several sessions; requests always made together are one finding."""
+    """Return the requests made in several sessions; requests that always come in the same prompts are one finding."""
     asked = [(ask, prompt) for prompt in prompts for ask in read_asks(prompt.turn, prompt.answer)]
     groups: dict[int, dict[int, _Prompt]] = {}
     for number, (_, prompt) in zip(group_asks([ask for ask, _ in asked]), asked, strict=True):
@@ -188,7 +187,7 @@ def _find_recurring_requests(prompts: Sequence[_Prompt]) -> tuple[Recurring, ...
 
 
 def _drop_parts(groups: Iterable[dict[int, _Prompt]]) -> Iterator[dict[int, _Prompt]]:
-    """Yield the groups that no larger group contains, because requests always made together are one finding."""
+    """Yield the groups of prompts that no larger group contains: requests always made together are one finding."""
     holders: dict[int, list[dict[int, _Prompt]]] = {}
     for group in sorted(groups, key=len, reverse=True):
         if not any(group.keys() <= other.keys() for other in holders.get(next(iter(group)), ())):
@@ -217,7 +216,7 @@ def _build_recurring(sightings: Sequence[Sighting], corrections: Sequence[Correc
 
 
 def _keep_recurring(found: Iterable[Recurring]) -> tuple[Recurring, ...]:
-    """Return the groups seen in several sessions, the most frequent first; of equals, the most corrected first."""
+    """Return the findings from several sessions, the most frequent first; of equals, the most corrected first."""
     several = [item for item in found if item.sessions > 1]
     return tuple(sorted(several, key=lambda item: (-item.sessions, -len(item.corrections), -len(item.sightings))))
 
@@ -233,7 +232,6 @@ def has_content(words: str) -> bool:
 
 
 def _read_day(at: str) -> str:
-    """Return the day of a recorded time, or "" when the text is not a time."""
     return at[:10] if _DAY.match(at) else ""
 
 
@@ -248,5 +246,5 @@ def _build_sighting(session: Session, turn: Turn) -> Sighting:
 
 
 def quote(prompt: str) -> str:
-    """Return the words that a user typed in a prompt, or its pasted text if nothing was typed."""
+    """Return the words that a user typed in a prompt, or its pasted text if nothing was typed, shortened."""
     return excerpt(strip_pasted(prompt) or prompt, MAX_QUOTE)

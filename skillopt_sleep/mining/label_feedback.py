@@ -1,4 +1,4 @@
-"""Asks a model what feedback prompts give on the answer before them, where rules found none; a few calls a night.
+"""Asks a model whether a prompt corrects or approves the answer before it, where fixed phrases do not tell.
 
 A model may invent, and it reads text that others wrote. So a label counts only with a quotation from the user's own
 words in that prompt, and only for the answer shown before the prompt. Labels are stored for good, including "neither",
@@ -28,13 +28,13 @@ from skillopt_sleep.model.text import contains_words, excerpt
 from skillopt_sleep.prompts import render
 
 MOST_CALLS = 4
-"""Maximum calls for labels in a night, not counting the second try after an unreadable reply."""
+"""Maximum calls for labels in a night, without the second tries after unreadable replies."""
 
 BATCH = 16_000
 """Maximum characters of prompts and answers in one call, about 4,000 tokens."""
 
 SHOWN_PROMPT, SHOWN_ANSWER = 1_200, 800
-"""Maximum characters shown to the model of a prompt, and of the end of an answer."""
+"""Maximum characters shown to the model of a prompt's beginning, and of an answer's end."""
 
 TAGS = ("session", "person", "answer")
 
@@ -43,30 +43,30 @@ SCHEMA = describe_object(labels=describe_list(describe_object(prompt=TEXT, says=
 
 
 class OpenPrompt(Struct, frozen=True, kw_only=True):
-    """A prompt in which rules found no feedback, and the answer before the prompt."""
+    """A prompt in which fixed phrases show neither correction nor approval, with the answer before it."""
 
     source: str
     session_id: str
     turn: str
     prompt: str
     answered: str
-    """The turn with the answer before the prompt."""
+    """Id of the turn with the answer before the prompt."""
     answer: str
 
     @property
     def size(self) -> int:
-        """Characters that the prompt and its answer take in a call."""
+        """Characters that the prompt and its answer take in the model's prompt."""
         return min(len(self.prompt), SHOWN_PROMPT) + min(len(self.answer), SHOWN_ANSWER)
 
 
 class Labelled(Struct, frozen=True, kw_only=True):
-    """The labels that a model gave to open prompts."""
+    """What a model said about prompts without recognisable feedback: correction, approval or neither for each."""
 
     labels: tuple[FeedbackLabel, ...] = ()
     refused: tuple[Refusal, ...] = ()
-    """Labels that the session does not prove; their prompts count as neither."""
+    """Labels whose quotation is not in the session; their prompts count as "neither"."""
     lost: str = ""
-    """The reason why a call failed, "" when none did; the prompts of a failed call stay open."""
+    """Why a call failed, "" when none did; the prompts of a failed call are asked about another night."""
 
 
 class _Proposal(Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class _Reply(Struct, frozen=True, kw_only=True):
 
 
 def list_open(session: Session, labelled: Collection[str] = ()) -> Iterator[OpenPrompt]:
-    """Yield the prompts that follow an answer and have no feedback by the rules, except the ``labelled`` turns."""
+    """Yield each prompt after an answer that shows no feedback by fixed phrases, and that is not ``labelled`` yet."""
     answer = answered = ""
     for turn in session.turns:
         is_open = turn.feedback is Feedback.NEITHER and not turn.kind.weak and turn.id not in labelled
@@ -99,7 +99,7 @@ def list_open(session: Session, labelled: Collection[str] = ()) -> Iterator[Open
 
 
 def split_open(prompts: Sequence[OpenPrompt]) -> tuple[tuple[OpenPrompt, ...], ...]:
-    """Return the prompts in batches of at most ``BATCH`` characters; those beyond ``MOST_CALLS`` batches stay open."""
+    """Return the prompts in ``MOST_CALLS`` batches of at most ``BATCH`` characters; what does not fit is left out."""
     batches: list[list[OpenPrompt]] = [[]]
     room = BATCH
     for prompt in prompts:
@@ -112,9 +112,9 @@ def split_open(prompts: Sequence[OpenPrompt]) -> tuple[tuple[OpenPrompt, ...], .
 
 
 def label_open(prompts: Sequence[OpenPrompt], ask: Ask, parallel: Parallel) -> Labelled:
-    """Return the labels that a model gives and the sessions prove. Raises ``FatalBackend`` and ``BudgetSpent``.
+    """Return a model's labels for these prompts, each checked against its session.
 
-    After a failed call no further call begins: labels are not worth waiting for a backend that may be down.
+    After a failed call no other begins, as labels are not worth a wait. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     lost = threading.Event()
 
@@ -135,7 +135,7 @@ def label_open(prompts: Sequence[OpenPrompt], ask: Ask, parallel: Parallel) -> L
 
 
 def list_label_notes(found: Labelled) -> list[str]:
-    """Return the notes about labels for the night's report."""
+    """Return sentences for the night's report: how many corrections a model found, and what went wrong."""
     counts = Counter(label.feedback for label in found.labels)
     notes = []
     if corrections := counts[Feedback.CORRECTION]:
@@ -151,7 +151,7 @@ def list_label_notes(found: Labelled) -> list[str]:
 
 
 def build_prompt(batch: Sequence[OpenPrompt]) -> Prompt:
-    """Return the call for one batch: prompt p1 follows answer a1, and so on."""
+    """Return the prompt that asks for the labels of one batch, in which prompt p1 follows answer a1, and so on."""
     numbered = list(enumerate(batch, start=1))
     shown = (
         f"<session>\n{''.join(_render(number, prompt) for number, prompt in part)}</session>"
@@ -191,7 +191,7 @@ def _label_batch(batch: Sequence[OpenPrompt], ask: Ask) -> Labelled:
 
 
 def _verify(raw: Json, names: Mapping[str, int], batch: Sequence[OpenPrompt]) -> FeedbackLabel:
-    """Return a proposed label if the session proves it. Raises ``ValueError`` with the reason when it does not."""
+    """Return a proposed label if its quotation is in the session. Raises ``ValueError`` with the reason if not."""
     proposal = msgspec.convert(raw, _Proposal)  # its ValidationError is a ValueError
     if proposal.prompt not in names:
         raise ValueError(f"it names a prompt that was not shown: {proposal.prompt!r:.80}")

@@ -1,7 +1,7 @@
-"""Mines tasks with a model: many sessions in one prompt, and every proposed task is checked against its session.
+"""Mines tasks with a model: it reads many sessions in one prompt, and every task it proposes is checked.
 
 A model may invent, and it reads text that others wrote. So the request, the feedback and the evidence of the reference
-must be quoted from the session. A quote that does not occur there, apart from spaces and case, refuses the task.
+must be quoted from the session. A task is refused when a quote does not occur there, apart from spaces and case.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ from skillopt_sleep.prompts import render
 FormT = TypeVar("FormT", bound=Struct)
 
 BATCH = 24_000
-"""Maximum characters of sessions in one prompt, about 6,000 tokens: few enough for careful and parallel reading."""
+"""Maximum characters of sessions in one prompt, about 6,000 tokens: few, so that a model reads them with care."""
 
 TASKS_PER_SESSION = 3
-"""Maximum tasks of one session, so that one long day does not outweigh a month."""
+"""Maximum tasks of one session, so that one long session does not outweigh a month of others."""
 
 MAX_PROMPT_SHOWN, MAX_ANSWER_SHOWN = 3_000, 1_500
 """Maximum characters shown to the model of a prompt, and of an answer."""
 
 TRIES = 2
-"""Maximum number of times that a batch is sent before its reply counts as unreadable."""
+"""Maximum number of times that a prompt is sent until its reply can be read."""
 
 TELLING = 4
-"""Minimum words of a piece of feedback that gives the answer away when the intent repeats it."""
+"""From this many words on, a task's request must not repeat the later feedback, which would give the answer away."""
 
 TAGS = ("session", "person", "answer")
 
 QUOTED_CHECKS = frozenset({CheckKind.CONTAINS, CheckKind.NOT_CONTAINS, CheckKind.SECTION_CONTAINS})
-"""Kinds of checks for a literal text, which must be quoted from the session."""
+"""Kinds of checks for a given text ("contains ..."), which must be quoted from the session."""
 
 
 _CHECK = describe_object(kind={"type": "string", "enum": [str(kind) for kind in CheckKind]}, value=TEXT, section=TEXT)
@@ -85,13 +85,13 @@ SCHEMA = describe_object(tasks=describe_list(_TASK))
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """Sessions, or parts of long sessions, that are shown in one prompt."""
+    """Sessions, or parts of long sessions, that a model reads in one prompt."""
 
     sessions: tuple[Session, ...]
 
     @property
     def names(self) -> dict[str, Session]:
-        """The sessions by the names they have in the prompt: s1, s2, ..."""
+        """The sessions, each by its name in the prompt: s1, s2, ..."""
         return {f"s{number}": session for number, session in enumerate(self.sessions, start=1)}
 
 
@@ -119,7 +119,7 @@ class _Proposal(Struct, frozen=True, kw_only=True):
 def mine_model(sessions: Sequence[Session], ask: Ask, parallel: Parallel, *, target_skill: str = "") -> Mined:
     """Return the tasks that a model finds in these sessions; with ``target_skill``, only tasks of that skill.
 
-    Sessions whose call failed, or whose reply stays unreadable, come back as ``unmined``. Raises ``FatalBackend`` and
+    Sessions whose call failed, or whose reply cannot be read, come back as ``unmined``. Raises ``FatalBackend`` and
     ``BudgetSpent``.
     """
     work = functools.partial(_mine_batch, ask=ask, target_skill=target_skill)
@@ -135,7 +135,7 @@ def mine_model(sessions: Sequence[Session], ask: Ask, parallel: Parallel, *, tar
 
 
 def split_batches(sessions: Sequence[Session]) -> tuple[Batch, ...]:
-    """Return the sessions in batches of at most ``BATCH`` characters, in order; a longer session is split."""
+    """Return the sessions, in order, in batches of at most ``BATCH`` characters; a longer session is split."""
     batches: list[list[Session]] = [[]]
     room = BATCH
     for session in sessions:
@@ -150,7 +150,7 @@ def split_batches(sessions: Sequence[Session]) -> tuple[Batch, ...]:
 
 
 def _split_session(session: Session) -> Iterator[Session]:
-    """Yield the session in parts that fit a prompt, without the turns in which nobody typed."""
+    """Yield the session in parts that fit a prompt, without choices in dialogues and prompts of unattended runs."""
     turns: list[Turn] = []
     size = 0
     for turn in session.turns:
@@ -173,7 +173,7 @@ def _render_turn(turn: Turn) -> str:
 
 
 def build_prompt(batch: Batch, target_skill: str = "") -> Prompt:
-    """Return the prompt for one batch."""
+    """Return the prompt that asks a model for the tasks in one batch of sessions."""
     shown = (
         f'<session id="{name}">\n{"".join(map(_render_turn, session.turns))}</session>'
         for name, session in batch.names.items()
@@ -211,7 +211,7 @@ def _mine_batch(batch: Batch, *, ask: Ask, target_skill: str) -> Mined:
 
 
 def ask_readable(prompt: Prompt, ask: Ask, form: type[FormT], *, phase: str, only: bool = False) -> FormT:
-    """Return the reply decoded as ``form``; with ``only``, the one object of that form in a reply with other text.
+    """Return a model's reply as an object of type ``form``; with ``only``, two such objects count as unreadable.
 
     Raises ``BadReply`` after ``TRIES`` unreadable replies, and what ``ask`` raises.
     """
@@ -233,7 +233,7 @@ def _check_wanted(task: TaskRecord, target_skill: str, found: Sequence[TaskRecor
 
 
 class _Evidence:
-    """The texts that may be quoted from a session: the user's prompts and the agent's answers."""
+    """The texts of a session from which a proposed task may quote: the user's prompts and the agent's answers."""
 
     def __init__(self, session: Session) -> None:
         self._turns = tuple(turn for turn in session.turns if not turn.kind.weak)
@@ -241,7 +241,7 @@ class _Evidence:
         self._answers = "\n".join(turn.final for turn in session.turns)
 
     def find_request(self, words: str) -> Turn:
-        """Return the turn in which the person typed these words."""
+        """Return the turn in which the person typed these words. Raises ``ValueError`` when there is none."""
         found = next((turn for turn in self._turns if contains_words(turn.prompt, words)), None)
         if found is None:
             raise ValueError(f"its words are not among those the person typed: {words!r:.80}")
@@ -257,7 +257,7 @@ class _Evidence:
 
 
 def _verify_task(raw: Json, sessions: Mapping[str, Session]) -> TaskRecord:
-    """Return the proposed task, if its quotes occur in its session; ``sessions`` are by the names shown in the prompt.
+    """Return the task that a model proposed, if its quotes occur in its session, one of ``sessions`` (s1, s2, ...).
 
     Raises ``ValueError`` with one line that says what is wrong.
     """

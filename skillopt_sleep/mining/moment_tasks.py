@@ -1,10 +1,10 @@
-"""Makes tasks of moments, and of the other places in the archive where a proven lesson applies.
+"""Makes tasks of moments, and of other places in past sessions where the lesson of a moment applies.
 
-A check applies where its trigger occurs. A lesson that only the judge can recognise applies where the user made the
-same request: repeated requests are places to try the lesson, and so are turns that the user approved, as guards.
+Such another place, a sibling, is one where the condition of the lesson's check occurs ("the agent commits"). A lesson
+that only a model can judge applies where the user made the same request again.
 
-Such a place, a sibling, is chosen by where the check applies, never by what the agent did there. Nobody complained, so
-a silent violation is no proof of harm, but the effect of a rule there can be counted.
+A sibling is never chosen by what the agent did there. Nobody complained, so breaking the lesson there is no proof of
+harm, but it shows what a rule changes.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from skillopt_sleep.model.task import Origin, Outcome, TaskRecord, require_refer
 from skillopt_sleep.model.text import excerpt, fold, sha256
 
 MAX_MOVE = 8_000
-"""Maximum characters kept of a recorded behaviour: its first and its last acts."""
+"""Maximum characters kept of what the agent did at a moment: its first and its last acts."""
 MAX_ACT = 2_000
-"""Maximum characters kept of one act."""
+"""Maximum characters kept of one act of the agent."""
 TELLING = 2
-"""Minimum content words by which a request can be recognised in another session."""
+"""Smallest number of content words that a request needs in order to be recognised in another session."""
 SIBLINGS = 12
-"""Maximum sibling places for one lesson: the number of wins that prove a rule based on one request."""
+"""Maximum number of siblings of one lesson: as many wins as prove a rule that comes from one request."""
 
 OWN = frozenset({StepKind.TEXT, StepKind.CALL})
-"""Kinds of steps that the agent itself makes."""
+"""Kinds of steps that are the agent's own doing: its texts and its tool calls."""
 
 NOT_ACCEPTED = {
     Acceptance.NONE: "nothing was said later about what the agent did in the end",
@@ -56,18 +56,18 @@ NOT_ACCEPTED = {
 
 
 class Talk(Struct, frozen=True, kw_only=True):
-    """A session with the agent's steps and the moments in it."""
+    """A session with the agent's steps and with the moments found in it."""
 
     session: Session
     conversation: Conversation
     moments: tuple[Moment, ...] = ()
     alone: frozenset[str] = frozenset()
-    """Requests of the session that are tasks without a moment, shortened and case-folded."""
+    """Requests of the session that are tasks by themselves, shortened and in lower case."""
     max_tokens: int = MAX_TOKENS
-    """Maximum tokens of the digest of each moment."""
+    """Maximum tokens of the digest of the conversation before a moment."""
 
     def stands_alone(self, request: str) -> bool:
-        """Return whether a request of this session is a task without a moment."""
+        """Return whether a request of this session is already a task by itself, apart from any moment."""
         return fold(excerpt(request, MAX_QUOTE)) in self.alone
 
 
@@ -75,10 +75,10 @@ class Talk(Struct, frozen=True, kw_only=True):
 
 
 def build_moment_tasks(talk: Talk) -> tuple[TaskRecord, ...]:
-    """Return an unproven task for each moment of a session at which the user rejected something.
+    """Return a task, not proven yet, for each moment of a session at which the user rejected something.
 
-    The reference says so when the final version was not accepted, or the moment may only teach. Corrections of a
-    request that is already a task without a moment are left out: they belong to that task.
+    Its reference says why it may not vote in the gate, if so: the final work was not accepted, or the moment is
+    doubtful. Corrections of a request that is already a task by itself are left out: they belong to that task.
     """
     places = read_talk(talk.session, talk.conversation)
     wanted = list_wanted(talk)
@@ -86,7 +86,7 @@ def build_moment_tasks(talk: Talk) -> tuple[TaskRecord, ...]:
 
 
 def list_wanted(talk: Talk) -> tuple[Moment, ...]:
-    """Return the moments of a session that should become tasks, whether or not their cut can be found."""
+    """Return the moments of a session that should become tasks, even if the session cannot be resumed there."""
     alone = {moment.group for moment in talk.moments if talk.stands_alone(moment.request)}
     return tuple(
         moment
@@ -131,18 +131,18 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
 
 
 def _name_cut(steps: Iterable[Step]) -> str:
-    """Return the id of the first step that the agent itself made; earlier steps belong to the request."""
+    """Return the id of the first text or call of the agent itself; earlier steps belong to the request."""
     return next((step.id for step in steps if step.kind in OWN), "")
 
 
 def _is_at_request(place: Place, cut: int) -> bool:
-    """Return whether nothing but files shown to the agent lies between a typed prompt and the cut."""
+    """Return whether the agent had only been shown files between a typed prompt and step number ``cut``."""
     is_typed = bool(place.id) and place.is_prompt and place.kind is not PromptKind.REJECTION
     return is_typed and all(step.kind is StepKind.SHOWN for step in place.steps[:cut])
 
 
 def _name_command(steps: Iterable[Step]) -> str:
-    """Return the slash command that a user would type for the command body that begins a turn without words."""
+    """Return the slash command (such as "/review") with which a turn without a prompt began, else "Go on."."""
     command = next((step.tool for step in steps if step.kind is StepKind.INSTRUCTION), "")
     return f"/{command}" if command else "Go on."
 
@@ -159,7 +159,7 @@ def _build_origin(session: Session, words: str, at: str) -> Origin:
 
 
 def _list_steps_that_stood(places: Sequence[Place], moment: Moment) -> Iterator[Step]:
-    """Yield the steps after the last correction, until the user typed again."""
+    """Yield the steps after the last correction, until the user's next prompt."""
     last = next((place.index for place in reversed(places) if place.prompt == moment.words[-1]), None)
     if last is None:
         return
@@ -171,7 +171,7 @@ def _list_steps_that_stood(places: Sequence[Place], moment: Moment) -> Iterator[
 
 
 def read_move(steps: Iterable[Step], *, refused: bool = True) -> Move:
-    """Return recorded steps as one move; if ``refused`` is false, without the calls that the person refused."""
+    """Return what the agent said and did in these steps; without calls that the person refused unless ``refused``."""
     return Move(
         acts=tuple(
             act
@@ -201,7 +201,7 @@ def _read_acts(step: Step) -> Iterator[Act]:
 
 
 def render_move(move: Move) -> str:
-    """Render a move for the archive: long acts are shortened, and middle acts left out when there are too many."""
+    """Return a move as text to be stored: long acts are shortened, and middle acts left out when there are too many."""
     acts = [replace(act, text=_shorten(act.text)) for act in move.acts]
     head: list[Act] = []
     tail: list[Act] = []
@@ -224,10 +224,10 @@ def _shorten(text: str) -> str:
 def find_siblings(
     lesson: TaskRecord, talks: Sequence[Talk], known: Collection[str], *, most: int = SIBLINGS
 ) -> tuple[TaskRecord, ...]:
-    """Return test places for a proven lesson: one task for each turn to which it applies.
+    """Return siblings of a lesson whose reference is proven: a task for each other turn to which the lesson applies.
 
-    Turns in which the person stepped in are left out, and in the lesson's own session those after they had said it.
-    ``known`` are ids of places that are kept already. Which places are taken depends on their ids alone.
+    Left out are turns in which the person stepped in and, in the lesson's own session, those after it was said, and the
+    siblings ``known`` by their ids. Of more than ``most``, the lowest ids are taken, whatever the agent did.
     """
     reference = lesson.reference
     if not isinstance(reference, MomentReference) or not reference.may_vote:
@@ -250,7 +250,7 @@ def _prefix(lesson: TaskRecord) -> str:
 
 
 def renew_proof(place: TaskRecord, lesson: TaskRecord) -> TaskRecord:
-    """Return a kept place with the proof that its lesson has tonight: a judge's ends with that judge."""
+    """Return a sibling found before with the proof that its lesson has now: the check's, or that of tonight's judge."""
     at, taught = require_reference(place, MomentReference), require_reference(lesson, MomentReference)
     return replace(place, reference=replace(at, proof=_prove_place(taught)))
 
@@ -262,7 +262,7 @@ def _prove_place(taught: MomentReference) -> Proof:
 
 
 def _find_places(lesson: TaskRecord, reference: MomentReference, talk: Talk) -> Iterator[tuple[Place, int]]:
-    """Yield each turn to which a lesson applies, with the number of the step before which it is cut."""
+    """Yield each turn to which a lesson applies, with the number of the step before which a replay resumes."""
     stepped_in = [moment for moment in talk.moments if moment.kind is not MomentKind.APPROVED]
     said = {name for moment in stepped_in for name in (moment.turn, *moment.words_turns)}
     is_own = any(origin.session_id == talk.session.session_id for origin in lesson.origins)
@@ -279,7 +279,7 @@ def _find_places(lesson: TaskRecord, reference: MomentReference, talk: Talk) -> 
 
 
 def _find_first_act(check: MoveCheck, steps: Sequence[Step]) -> int:
-    """Return the number of the first step that matches the check; cut before it, a session gives nothing away."""
+    """Return the number of the first step that meets a condition of the check: a replay must resume before it."""
     conditions = (*check.trigger, *check.required, *check.forbidden)
     for number, step in enumerate(steps):
         move = read_move([step])

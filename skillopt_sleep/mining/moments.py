@@ -1,7 +1,7 @@
 """Finds the moments of a session: the places where the user stepped in, from which an agent can be run again.
 
-A refused call, an interrupt or a label makes a place a candidate; the user's next words decide. Only rules are used
-here: a model is asked only where rules cannot name the step (``locate_step``).
+A refused call, an interrupt or a prompt labelled as a correction may be one; the user's next words decide. No model is
+asked here; where words cannot tell the step that was wrong, a model is asked later (``fault.locate_steps``).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from skillopt_sleep.model.session import Conversation, Feedback, PromptKind, Ses
 from skillopt_sleep.model.text import HOUSEKEEPING, sha256
 
 FEW = 3
-"""Minimum content words of a correction that can have a subject different from that of the correction before it."""
+"""Smallest number of content words that can show that a correction is about something else than the one before."""
 
 NEAR = 2
-"""Maximum prompts between an answer and a correction that overwrites the answer's lines, for one chain of both."""
+"""Maximum prompts between an answer and a correction that undoes its lines, for the two to belong together."""
 
 ACCEPTING = 3
-"""Maximum content words of a prompt that asks to commit or push and for nothing else."""
+"""Maximum content words of a prompt that only asks to commit or push, and so accepts the work."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,19 +48,19 @@ class _Candidate:
 
     kind: MomentKind
     place: int
-    """Index of the turn whose work was rejected."""
+    """Index of the turn whose work the user rejected."""
     fault: Fault | None = None
     said: int | None = None
-    """Index of the prompt that says what was wrong; None until such a prompt is found."""
+    """Index of the prompt in which the user says what was wrong; None until one is found."""
     void: str = ""
     voided_by: int | None = None
-    """Index of the prompt that made the candidate void; this prompt counts as no other correction either."""
+    """Index of the prompt that shows that this is no moment; it then counts as no other correction either."""
     chain: list[_Candidate] = field(default_factory=list)
-    """The corrections of the chain that the candidate belongs to, including the candidate, in order."""
+    """This and the other corrections on the same subject, in order."""
 
 
 def find_moments(session: Session, conversation: Conversation) -> tuple[Moment, ...]:
-    """Return every place where the user stepped in, in order; ``void`` says why a place is no moment after all.
+    """Return every place where the user seems to step in, in order; for those that are no moment, ``void`` says why.
 
     The result depends only on the labels of the session's turns and on the steps of the conversation.
     """
@@ -86,7 +86,7 @@ def find_moments(session: Session, conversation: Conversation) -> tuple[Moment, 
 
 
 def _find_stops(places: Sequence[Place]) -> Iterator[_Candidate]:
-    """Yield a candidate for each refused call and each interrupt, decided by the user's next words."""
+    """Yield each refused call and each interrupt, with what the user's next words make of it."""
     for place in places:
         refused = [
             number
@@ -114,7 +114,7 @@ def _find_stops(places: Sequence[Place]) -> Iterator[_Candidate]:
 
 
 def _locate_interrupt(place: Place, said: Place, stopped: Sequence[int]) -> Fault | None:
-    """Return the fault at an interrupt: the step that matches the user's words, else the call that was running."""
+    """Return the wrong step at an interrupt: the one that the user's words match, else the call that was running."""
     fault = find_fault([place], 0, said.prompt, said.typed)
     if fault is None or fault.basis is not Basis.WORDS:
         return locate_call(place, stopped[-1] if stopped else len(place.steps) - 1) if place.steps else None
@@ -122,7 +122,7 @@ def _locate_interrupt(place: Place, said: Place, stopped: Sequence[int]) -> Faul
 
 
 def _decide(places: Sequence[Place], candidate: _Candidate) -> None:
-    """Decide a refusal or interrupt by the person's next words: set ``said`` if they correct, else ``void``."""
+    """Decide on a refusal or interrupt by the user's next words: set ``said`` if they correct, else ``void``."""
     place = places[candidate.place]
     before = [place]
     for later in [place for place in places[candidate.place + 1 :] if place.is_prompt][:WINDOW]:
@@ -148,7 +148,7 @@ def _decide(places: Sequence[Place], candidate: _Candidate) -> None:
 
 
 def _find_reason_against(place: Place, later: Place, before: Sequence[Place]) -> str:
-    """Return why the prompt after a refusal or an interrupt rules out a moment, or "" when it does not."""
+    """Return why the prompt after a refusal or interrupt makes it no moment, such as "the person left", or ""."""
     if is_leaving(later):
         return "the person left"
     if is_slip(later):
@@ -163,7 +163,7 @@ def _find_reason_against(place: Place, later: Place, before: Sequence[Place]) ->
 
 
 def _find_corrections(places: Sequence[Place]) -> Iterator[_Candidate]:
-    """Yield a candidate for each prompt labelled as a correction."""
+    """Yield each place that a prompt labelled as a correction is about."""
     for place in places:
         if place.feedback is not Feedback.CORRECTION or not place.is_prompt or not place.index:
             continue
@@ -173,7 +173,7 @@ def _find_corrections(places: Sequence[Place]) -> Iterator[_Candidate]:
 
 
 def _find_approvals(places: Sequence[Place], corrections: Sequence[_Candidate]) -> Iterator[_Candidate]:
-    """Yield a candidate for each approved turn whose work was not corrected later."""
+    """Yield each turn whose work the user approved and never corrected."""
     corrected = {candidate.place for candidate in corrections}
     for place in places:
         if place.feedback is not Feedback.APPROVAL or not place.is_prompt:
@@ -186,7 +186,7 @@ def _find_approvals(places: Sequence[Place], corrections: Sequence[_Candidate]) 
 
 
 def _link_chains(places: Sequence[Place], corrections: Sequence[_Candidate]) -> None:
-    """Join the corrections on one subject into a chain, where each rejects the response to the one before it."""
+    """Join corrections on one subject into a chain, in which each rejects the answer to the one before it."""
     chain: list[_Candidate] = []
     for candidate in corrections:
         if not (chain and _is_next_link(places, chain[-1], candidate)):
@@ -196,7 +196,7 @@ def _link_chains(places: Sequence[Place], corrections: Sequence[_Candidate]) -> 
 
 
 def _is_next_link(places: Sequence[Place], link: _Candidate, candidate: _Candidate) -> bool:
-    """Whether a correction belongs to the chain of the one before it: about its answer, or the same work again."""
+    """Return whether a correction goes on from the one before it: it is about the answer to it, or the same work."""
     if link.said is None or candidate.said is None:
         return False
     said, again = places[link.said], places[candidate.said]
@@ -210,7 +210,7 @@ def _is_next_link(places: Sequence[Place], link: _Candidate, candidate: _Candida
 
 
 def _overwrites(earlier: Sequence[Place], later: Sequence[Place]) -> bool:
-    """Whether later work changed lines that earlier work had written."""
+    """Return whether later work changed lines that earlier work had written."""
     written = {line for place in earlier for line in place.lines[1]}
     return any(line in written for place in later for line in place.lines[0])
 
@@ -222,7 +222,7 @@ def _build(
     candidate: _Candidate,
     rejected: Mapping[int | None, int],
 ) -> Moment:
-    """Return the moment of a candidate; ``rejected`` maps each correcting prompt to the turn that it rejects."""
+    """Return the candidate as a moment; ``rejected`` tells for each correcting prompt which turn it is about."""
     place = places[candidate.place]
     links = candidate.chain[candidate.chain.index(candidate) :] if candidate.chain else [candidate]
     said = [places[link.said] for link in links if link.said is not None]
@@ -259,7 +259,7 @@ def _fill(
     behaviour: str,
     rejected: Mapping[int | None, int],
 ) -> Moment:
-    """Return the moment with the rejected, the final and the accepted behaviour, and why it may only teach."""
+    """Return the moment with what the agent did wrong, what it did in the end, and whether that was accepted."""
     if candidate.kind is MomentKind.APPROVED:
         return replace(moment, stood=behaviour, acceptance=Acceptance.CONFIRMED)
     last = candidate.chain[-1].said
@@ -281,7 +281,7 @@ def _fill(
 
 
 def _list_answer(places: Sequence[Place], said: int) -> list[Place]:
-    """Return the turns that answer a correction: its own turn, and later ones that only let the agent go on."""
+    """Return the turns that answer a correction: its own, and later ones in which the user only said "go on"."""
     answer = [places[said]]
     for place in places[said + 1 : said + 1 + WINDOW]:
         if place.is_prompt and (
@@ -295,7 +295,7 @@ def _list_answer(places: Sequence[Place], said: int) -> list[Place]:
 def _read_acceptance(
     places: Sequence[Place], answer: Sequence[Place], rejected: Mapping[int | None, int]
 ) -> Acceptance:
-    """Return how the user received the last version, according to later prompts."""
+    """Return how the user took the final version of the work, judging by later prompts."""
     last = answer[-1]
     if last.steps and last.steps[-1].outcome is StepOutcome.REFUSED:
         return Acceptance.REJECTED
@@ -314,12 +314,12 @@ def _read_acceptance(
 
 
 def _hands_on(place: Place) -> bool:
-    """Whether a prompt only asks to publish finished work, as in "commit this" or "open a PR"."""
+    """Return whether a prompt only asks to publish finished work, as in "commit this" or "open a PR"."""
     return has_phrase(place.typed, "accepts") and len(list_words(place.typed) - HOUSEKEEPING) <= ACCEPTING
 
 
 def _name(session: Session, places: Sequence[Place], candidate: _Candidate) -> str:
-    """Return a moment's id: a digest of the session and the turn with the person's words, or the call they refused."""
+    """Return a moment's id: a digest of the session and of the turn with the user's words, or of the refused call."""
     place = places[candidate.place]
     if candidate.said is not None and places[candidate.said].id:
         where = places[candidate.said].id

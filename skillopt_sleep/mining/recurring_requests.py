@@ -1,4 +1,4 @@
-"""Finds requests that a user makes in several sessions, by verb and objects.
+"""Finds requests that a user makes in several sessions, by their verb and what the verb acts on (objects).
 
 "Commit and open a PR" contains two requests. Two requests are the same when they have the same verb and mostly the same
 objects; similar words alone are not enough, or resolving the conflicts of a PR and opening one would be the same.
@@ -22,22 +22,22 @@ from skillopt_sleep.model.session import Turn
 from skillopt_sleep.model.text import CONTINUE, POINTING, STOPWORDS, WORK
 
 READ = 500
-"""Maximum characters of a prompt that are read."""
+"""Number of characters at the beginning of a prompt in which requests are looked for."""
 
 SAME_OBJECTS = 0.5
-"""Minimum share of all their objects that two requests with one verb must have in common to be the same."""
+"""Share of all their objects that two requests with the same verb must have in common to be the same request."""
 
 NEEDED_SHARE = {"?": 0.75, "": 0.75}
-"""Minimum share as in ``SAME_OBJECTS``, for two questions ("?") or two requests without a known verb."""
+"""The same share (``SAME_OBJECTS``) for two questions ("?") and for two requests without a known verb ("")."""
 
 NEEDED = {"?": 2, "": 3}
-"""Minimum objects of a question ("?"), and of a request without a known verb."""
+"""Smallest number of objects with which a question ("?"), or a prompt without a known verb (""), is compared at all."""
 
 LEADING = 6
-"""Maximum words before the verb, as in "we need to", which are ignored only if none has content."""
+"""Maximum number of words without content ("we need to") that may come before the verb."""
 
 OBJECTS = 8
-"""Maximum objects of a request that are compared: the first ones."""
+"""Number of a request's objects that are compared, the first ones."""
 
 VERBS = frozenset(WORK.split()) | frozenset(
     """
@@ -45,13 +45,13 @@ VERBS = frozenset(WORK.split()) | frozenset(
     restart install bump rename rewrite document benchmark profile checkout raise submit file
     """.split()  # noqa: SIM905 - a list of quoted words is not more readable
 )
-"""Verbs for what people ask an agent to do; requests in other languages are compared as a whole."""
+"""English verbs for what people ask an agent to do; requests without one are compared by all their words."""
 
 COMPLETE = frozenset("commit push merge rebase deploy release publish test lint format rerun squash review".split())  # noqa: SIM905
-"""Verbs that ask for something even without an object."""
+"""Verbs such as "commit" that are a request by themselves, without an object."""
 
 OPENING, OPENED = frozenset({"open", "create", "make", "raise", "submit", "file"}), frozenset({"pr", "issu", "ticket"})
-"""Verbs that all mean "open" (``OPENING``) when their object is one of the terms in ``OPENED``."""
+"""Verbs that mean the same (open, create, file) when they act on one of the things in ``OPENED``, such as a ticket."""
 
 UNSPECIFIC = frozenset(
     """
@@ -60,7 +60,7 @@ UNSPECIFIC = frozenset(
     simple same right top bit way part
     """.split()  # noqa: SIM905 - as above
 )
-"""Words that do not tell one object from another."""
+"""Words such as "latest" or "file" that do not tell one object from another."""
 
 _LINK = re.compile(
     r"\w{2,9}://\S+?/(?P<kind>pull|issues|merge_requests)/\d+\S*|\w{2,9}://\S+|\b(?:pull|merge) requests?\b",
@@ -72,16 +72,16 @@ _CHOICE = re.compile(r"\s*(?:option|variant|plan|choice)?\s*[(\[]?(?:\d{1,2}|[a-
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """One request in a prompt."""
+    """One request in a prompt, as its verb and the things it acts on."""
 
     verb: str
-    """The verb, or the first of its synonyms; "?" for a question, "" where no verb is known."""
+    """The verb, or the first of its synonyms; "?" for a question, "" when there is no known verb."""
     objects: frozenset[str]
-    """Terms for the objects that the verb acts on."""
+    """The content words after the verb, without endings: what it acts on."""
 
 
 def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
-    """Return the requests in a prompt, without repetition; ``answer`` is the agent's answer before the prompt."""
+    """Return the requests in a prompt, each once; a mere reply to ``answer``, the agent's text before it, has none."""
     words = _LINK.sub(_name_link, strip_pasted(turn.prompt)[:READ])
     sentences = () if _CHOICE.match(words) else tuple(split_sentences(words))
     if not sentences or any(sentences[0].begins_with(get_table(table)) for table in ("goes_on", "leaves")):
@@ -92,7 +92,7 @@ def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
 
 
 def group_asks(asks: Sequence[Ask]) -> tuple[int, ...]:
-    """Return the group number of each request; requests of one group ask for the same."""
+    """Return a group number for each request, from 0; requests in one group ask for the same."""
     distinct: defaultdict[str, Counter[frozenset[str]]] = defaultdict(Counter)
     for ask in asks:
         distinct[ask.verb][ask.objects] += 1
@@ -102,10 +102,9 @@ def group_asks(asks: Sequence[Ask]) -> tuple[int, ...]:
 
 
 def _find_cores(counted: Counter[frozenset[str]], share: float) -> dict[frozenset[str], frozenset[str]]:
-    """Return for each set of objects its core: the most frequent set that counts as the same.
+    """Return for each set of objects the most frequent set with which it has the ``share`` in common: its core.
 
-    Two sets with a minimum share in common have a common term among their rarest (prefix filtering), so only the sets
-    with such a term are compared.
+    Two such sets have a common word among their rarest (prefix filtering), so only sets with such a word are compared.
     """
     frequency = Counter(term for objects in counted for term in objects)
     by_term: defaultdict[str, list[frozenset[str]]] = defaultdict(list)
@@ -149,7 +148,7 @@ def _read_sentence(sentence: Sentence) -> Iterator[Ask]:
 
 
 def _find_verb(words: Sequence[str]) -> int | None:
-    """Return the position of a request's verb, which only words without content may precede, or None without a verb."""
+    """Return the position of a request's verb, or None when there is none or a content word comes before it."""
     for number, word in enumerate(words[: LEADING + 1]):
         if word in VERBS:
             return number
@@ -159,14 +158,14 @@ def _find_verb(words: Sequence[str]) -> int | None:
 
 
 def _find_objects(words: Sequence[str], *, verbs: bool = False) -> frozenset[str]:
-    """Return the first terms with content in a request; with ``verbs`` including verbs of everyday work."""
+    """Return the first content words of a request, without endings; with ``verbs``, also words such as "fix"."""
     found = dict.fromkeys(term for word in words for term, is_heavy in _read_word(word) if is_heavy or verbs)
     return frozenset(itertools.islice(found, OBJECTS))
 
 
 @functools.lru_cache(maxsize=65_536)
 def _read_word(word: str) -> tuple[tuple[str, bool], ...]:
-    """Return the terms of a word, each with whether it weighs more than a verb of everyday work."""
+    """Return the terms of a word (one, or several for "front-end"), and whether each says what a request is about."""
     if word in UNSPECIFIC:
         return ()
     return tuple((term, weight >= 1) for term, weight in all_terms(word, POINTING).items())

@@ -1,9 +1,9 @@
-"""Proves references of moments, once: one that cannot tell the rejected behaviour from the final one never votes.
+"""Proves that references of moments tell rejected from accepted work; one that cannot never votes in the gate.
 
-A program's check is preferred: a model proposes it from the lesson, and it counts if it separates the two recorded
-behaviours and neither doing nothing nor unrelated work satisfies it. Elsewhere the judge is asked the user's own
-question about both behaviours, blind and in both orders. The judge's proofs count once the judge has told enough
-recorded pairs of this archive apart that chance is no explanation.
+A program's check is preferred: a model proposes it from the lesson, and it counts if the rejected work fails it, the
+final work passes it, and neither doing nothing nor unrelated work does. Elsewhere the judge is asked the user's own
+question about both, blind and in both orders. Its answers count once it has told rejected from final work in so many
+recorded cases of this user that chance is no explanation.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ from skillopt_sleep.model.text import sha256
 from skillopt_sleep.prompts import render
 
 LUCKY = 0.25
-"""Upper bound of the probability that a guessing judge separates a pair: it must call one behaviour bad and the other
-good, and p(1 - p) is at most a quarter, whether it draws once for each behaviour or anew for each question."""
+"""Upper bound of the probability that a guessing judge gets a pair right: it must call one behaviour bad and the other
+good, and p(1 - p) is at most a quarter.
+"""
 LOOKS = (5, 9, 14, 24)
-"""Numbers of recorded pairs after which a judge is tested; one that has passed stays calibrated."""
+"""Numbers of recorded pairs after which it is tested whether a judge beats chance; once it has, it stays trusted."""
 CHANCE = 0.01
-"""Upper bound of the probability that a guessing judge passes, over all looks together."""
+"""Upper bound of the probability that a guessing judge passes at any of the ``LOOKS``."""
 
 
 class Calibration(Struct, frozen=True, kw_only=True):
-    """The results of a judge on the recorded pairs of this archive."""
+    """How often a judge told rejected from accepted work in the user's recorded pairs, and if that beats chance."""
 
     pairs: int = 0
     separated: int = 0
@@ -61,7 +62,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """The state of the calibration as a clause for the report."""
+        """The calibration as a clause for the report: "the judge told what you rejected from ... in 5 of 5 cases"."""
         told = f"the judge told what you rejected from what you accepted in {self.separated} of {self.pairs} cases"
         if self.passed:
             return f"{told}, which is more than chance"
@@ -71,11 +72,11 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
 
 def count_needed(pairs: int) -> int:
-    """Return how many of ``pairs`` recorded pairs a judge must separate to pass at one look.
+    """Return how many of ``pairs`` recorded pairs a judge must get right to count as better than chance.
 
-    The smallest number that a judge which separates each with probability ``LUCKY`` reaches in at most
-    ``CHANCE / len(LOOKS)`` of all cases (binomial tail): 5 of 5, 7 of 9, 9 of 14, 13 of 24. With Bonferroni's bound it
-    passes at any look in at most one of a hundred.
+    That is the smallest number that a judge right with probability ``LUCKY`` reaches in at most ``CHANCE / len(LOOKS)``
+    of all cases (binomial tail): 5 of 5, 7 of 9, 9 of 14, 13 of 24. By Bonferroni's bound, such a judge passes at any
+    of the ``LOOKS`` with a probability of at most ``CHANCE``.
     """
     tail, needed = 0.0, pairs + 1
     while needed:
@@ -87,7 +88,7 @@ def count_needed(pairs: int) -> int:
 
 
 def calibrate(separated: Sequence[bool]) -> Calibration:
-    """Return the calibration of a judge, from its recorded pairs in the order they were judged."""
+    """Return how a judge did on recorded pairs; ``separated`` tells for each, in order, whether it was right."""
     passed = any(
         len(separated) >= size and sum(separated[:size]) >= count_needed(size) for size in LOOKS
     )  # fmt: skip
@@ -97,25 +98,25 @@ def calibrate(separated: Sequence[bool]) -> Calibration:
 # --- references -------------------------------------------------------------------------------------------------------
 
 BATCH = 4
-"""Maximum cases in one prompt, small enough for careful answers."""
+"""Number of moments in one prompt that asks for checks: few, so that the model answers with care."""
 MAX_SHOWN = 5_000
-"""Maximum characters shown of one behaviour: its head and its tail."""
+"""Maximum characters shown to the model of what the agent did: the beginning and the end."""
 TAGS = ("case", "asked", "rejected", "said", "stood")
 
 
 class KeptProof(Struct, frozen=True, kw_only=True):
-    """The stored result of the search for a check of one moment, so that the search is paid for once."""
+    """The stored result of asking a model for a check of one moment, so that it is asked and paid only once."""
 
     moment: str
     digest: str
-    """Digest of the user's words and both behaviours that the result is about."""
+    """Digest of what the result is about: the user's words, the rejected and the final work."""
     check: MoveCheck | None = None
     why: str = ""
-    """The reason why there is no check."""
+    """Why there is no check; "" when there is one."""
 
 
 class JudgedPair(Struct, frozen=True, kw_only=True):
-    """The stored result of asking a judge, in both orders, to tell a moment's two recorded behaviours apart."""
+    """Whether a judge told a moment's rejected work from the final work, shown in both orders, as it is stored."""
 
     judge: str
     moment: str
@@ -124,33 +125,33 @@ class JudgedPair(Struct, frozen=True, kw_only=True):
 
 
 class ProofStore(Protocol):
-    """A store of the proofs of references. Its methods raise ``DiskError`` only."""
+    """A store of what is known about the references of moments. Its methods raise ``DiskError`` only."""
 
     def checks(self) -> Mapping[str, KeptProof]:
-        """Return the stored results of searches for checks, by digest."""
+        """Return the stored results of asking for checks, by digest."""
 
     def judged(self, judge: str) -> tuple[JudgedPair, ...]:
-        """Return the pairs that a judge was asked about, in the order in which they were stored."""
+        """Return the pairs that a judge (the name of its model) was asked about, in the order they were stored."""
 
     def keep(self, found: Sequence[KeptProof | JudgedPair]) -> None:
-        """Store each result for good, once."""
+        """Store each result for good; one that is stored already stays as it is."""
 
 
 class Proved(Struct, frozen=True, kw_only=True):
-    """Tasks with the states of their proofs."""
+    """Tasks at moments, with whether the reference of each is proven."""
 
     tasks: tuple[TaskRecord, ...] = ()
     calibration: Calibration = Calibration()
     lost: str = ""
-    """The reason why some references could not be examined tonight."""
+    """Why some references could not be examined tonight; "" when all could."""
 
 
 def prove(
     tasks: Sequence[TaskRecord], store: ProofStore, judge: PairJudge | None, ask: Ask, parallel: Parallel
 ) -> Proved:
-    """Prove the references of moments that are not proven yet; earlier results are reused and not paid for again.
+    """Prove references of moments by a check or a judge; what earlier nights found is reused and not paid for again.
 
-    Raises ``FatalBackend`` and ``BudgetSpent``; results found before are kept.
+    Raises ``FatalBackend`` and ``BudgetSpent``; what was found before the error stays stored.
     """
     provable = [task for task in tasks if _may_be_proven(_reference(task))]
     lost = _propose_checks(provable, store, ask, parallel)
@@ -162,7 +163,7 @@ def prove(
 
 
 def settle(tasks: Sequence[TaskRecord], store: ProofStore, judge: str) -> Proved:
-    """Return the tasks with the proofs known so far, without asking any model; ``judge`` is the model that judges."""
+    """Return the tasks with what is known of their references, without any call; ``judge`` is the judging model."""
     checks = store.checks()
     judged = store.judged(judge)
     calibration = calibrate([pair.separates for pair in judged])
@@ -181,7 +182,7 @@ def _may_be_proven(reference: MomentReference) -> bool:
 
 
 def digest_of(reference: MomentReference) -> str:
-    """Return the digest that identifies a proof: a digest of the user's words and both behaviours."""
+    """Return the digest of the user's words, the rejected and the final work, by which proofs are stored."""
     return sha256(msgspec.json.encode([reference.words, reference.rejected, reference.stood]))[:32]
 
 
@@ -197,7 +198,7 @@ def _settle(
     calibration: Calibration,
     judge: str,
 ) -> TaskRecord:
-    """Return the task with the state of its proof."""
+    """Return the task with whether its reference is proven, from stored checks and judgements."""
     reference = _reference(task)
     digest = digest_of(reference)
     known = checks.get(digest)
@@ -262,7 +263,7 @@ class _Proposals(Struct, frozen=True, kw_only=True):
 
 
 def _propose_checks(tasks: Sequence[TaskRecord], store: ProofStore, ask: Ask, parallel: Parallel) -> str:
-    """Ask a model for checks of moments not asked about yet, and store the results; return why some calls failed."""
+    """Ask a model for checks of moments it was not asked about yet, and store them; return why a call failed, or ""."""
     known = store.checks()
     waiting = [task for task in tasks if digest_of(_reference(task)) not in known]
     batches = [waiting[start : start + BATCH] for start in range(0, len(waiting), BATCH)]
@@ -270,7 +271,7 @@ def _propose_checks(tasks: Sequence[TaskRecord], store: ProofStore, ask: Ask, pa
 
 
 def render_checks_prompt(tasks: Sequence[TaskRecord]) -> Prompt:
-    """Render the prompt that asks for the checks of some moments."""
+    """Return the prompt that asks a model for a check of each of these moments."""
     cases = []
     for number, task in enumerate(tasks, start=1):
         reference = _reference(task)
@@ -296,7 +297,7 @@ def _ask_for_checks(tasks: Sequence[TaskRecord], *, store: ProofStore, ask: Ask)
 
 
 def _test(task: TaskRecord, proposal: _Proposal | None) -> KeptProof:
-    """Return the result for a proposed check: the check if it separates the behaviours, else the reason against it."""
+    """Return the proposed check if it tells the rejected from the final work, else why it is not used."""
     reference = _reference(task)
     kept = KeptProof(moment=reference.moment, digest=digest_of(reference))
     if proposal is None or not proposal.required:
@@ -310,7 +311,7 @@ def _test(task: TaskRecord, proposal: _Proposal | None) -> KeptProof:
 
 
 def _read_check(proposal: _Proposal) -> MoveCheck:
-    """Return a check from a model's notation; the mark of a requirement whose order is ``any`` is dropped."""
+    """Return a check from a model's JSON; the other act (``mark``) of a requirement without an order is dropped."""
     required = []
     for raw in proposal.required:
         fields = dict(raw) if isinstance(raw, dict) else {}
@@ -336,9 +337,10 @@ def _judge_pairs(
     ask: Ask,
     parallel: Parallel,
 ) -> str:
-    """Ask the judge about recorded pairs; return why asking failed for some of them.
+    """Ask the judge about recorded pairs, and store its answers; return why asking failed for some of them, or "".
 
-    ``needy`` tasks come first; while the judge is not calibrated, ``others`` are added up to the next look.
+    ``needy`` tasks have no check. Until the judge is known to beat chance, it also judges ``others``, up to the next
+    look.
     """
     judged = store.judged(ask.model)
     known = {pair.digest for pair in judged}
@@ -353,22 +355,20 @@ def _judge_pairs(
 
 
 class _AskToProve(Struct, frozen=True):
-    """Passes prompts on to the judge's model, and books every call under the phase ``prove``."""
+    """Passes a judge's prompts on to its model, and counts the calls as part of the phase ``prove``."""
 
     ask: Ask
 
     @property
     def model(self) -> str:
-        """The name of the requested model."""
         return self.ask.model
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:  # noqa: ARG002  a judge names its own
-        """Answer a prompt, as ``Ask`` does."""
         return self.ask(prompt, phase="prove")
 
 
 def _judge_pair(pair: tuple[str, TaskRecord], *, store: ProofStore, judge: PairJudge, ask: Ask) -> str:
-    """Ask about both behaviours of a moment in both orders and store the result; return why that failed, or ""."""
+    """Ask the judge about a moment's rejected and final work, in both orders, and store it; return a failure or ""."""
     digest, task = pair
     reference = replace(_reference(task), check=None)
     task = replace(task, reference=reference)

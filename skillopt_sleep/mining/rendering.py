@@ -1,7 +1,7 @@
-"""Renders what an agent did as text: in full, as one line, or as the behaviour that a judge compares.
+"""Renders what an agent did as text: in full, as one line, or shortened for a judge that compares two versions.
 
-Rules that we have written into a user's own files must not come back through what an agent read in them: such a
-document's text, and our block in any text, are left out.
+Rules that this program wrote into a user's files must not come back through what an agent read in these files. So the
+text of skill and memory files is left out, and so is this program's block of rules in any text.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from skillopt_sleep.model.session import Step, StepKind, StepOutcome
 from skillopt_sleep.model.text import excerpt
 
 WIDTH = 240
-"""Characters of a line of output or of a file that are shown."""
+"""Maximum characters shown of a line of output or of a file."""
 
 PASTE_WIDTH = 160
-"""Characters of a pasted line that are shown."""
+"""Maximum characters shown of a line that the user pasted into a prompt."""
 
 PASTE_HEAD, PASTE_TAIL = 6, 4
-"""Lines shown at the head and the tail of a pasted run: what was run, and the errors at the end."""
+"""Number of first and of last lines shown of pasted text: what was run, and the errors at its end."""
 
 OUTPUT_HEAD, OUTPUT_TAIL = 12, 8
-"""Maximum lines shown at the head and at the tail of a tool's output."""
+"""Number of first and of last lines shown of a tool's output."""
 
 EDIT_LINES = 40
-"""Lines shown of one change of a file."""
+"""Maximum number of lines shown of one change of a file."""
 
 LONGEST_COMMAND = 600
-"""Characters shown of a command."""
+"""Maximum characters shown of a command."""
 
 BEHAVIOUR = 4_000
-"""Maximum characters of a rendered behaviour."""
+"""Maximum characters of what an agent did, as rendered for a judge."""
 
 DOCUMENTS = re.compile(r"(?:CLAUDE(?:\.local)?|AGENTS(?:\.override)?|GEMINI|MEMORY|SKILL)\.md\b", re.IGNORECASE)
-"""Names of files with instructions for an agent; left out, as the version under trial takes their place."""
+"""Matches names of files with instructions for an agent, such as CLAUDE.md, whose text is never rendered."""
 
 _OWN_BLOCK = re.compile(r"[^\n]*<!-- skillopt-sleep:begin -->.*?(?:<!-- skillopt-sleep:end -->[^\n]*|\Z)", re.DOTALL)
 _OWN_REST = re.compile(r"\A.*?<!-- skillopt-sleep:end -->[^\n]*\n?", re.DOTALL)
@@ -50,18 +50,18 @@ _OUTCOMES = {
     StepOutcome.INTERRUPTED: "stopped by the person",
 }
 _SILENCE = {StepOutcome.DONE: "(no output)", StepOutcome.UNKNOWN: "(no result recorded)"}
-"""The text shown where a command printed nothing."""
+"""What is shown in place of the output of a command that printed nothing."""
 
 
 def strip_own_rules(text: str) -> str:
-    """Return a text without the block that contains our rules, even where one of its two markers was cut off."""
+    """Return a text without the block of rules that this program wrote, even if one of its two markers was cut off."""
     if "skillopt-sleep:" not in text:
         return text
     return _OWN_REST.sub("", _OWN_BLOCK.sub("", text))
 
 
 def fold_lines(text: str, head: int, tail: int, width: int = WIDTH) -> str:
-    """Return the first and last lines of a text, with the number of omitted lines between them."""
+    """Return the first ``head`` and last ``tail`` lines of a text, and between them "(… 9 more lines …)"."""
     lines = [line if len(line) <= width else line[: width - 1] + "…" for line in text.rstrip().splitlines()]
     if len(lines) <= head + tail + 1:
         return "\n".join(lines)
@@ -69,7 +69,7 @@ def fold_lines(text: str, head: int, tail: int, width: int = WIDTH) -> str:
 
 
 def fold_paste(prompt: str) -> str:
-    """Return a prompt whole, with pasted output shortened to its first and last lines."""
+    """Return a prompt as typed, with output that the user pasted into it shortened to its first and last lines."""
     typed = set(strip_pasted(prompt).splitlines())
     parts: list[str] = []
     run: list[str] = []
@@ -99,13 +99,13 @@ def cut_text(text: str, limit: int) -> str:
 
 
 def name_outcome(step: Step) -> str:
-    """Return in brackets how a call ended, or "" for a call that succeeded or whose end is not recorded."""
+    """Return how a call ended, as in " (failed)"; "" for a call that succeeded or whose end is not recorded."""
     outcome = _OUTCOMES.get(step.outcome)
     return f" ({outcome})" if outcome else ""
 
 
 def describe_step(step: Step, action: Action) -> str:
-    """Return one line that says what a step did, or "" for a step that only waited."""
+    """Return one line on what a step did, such as "edited a.py (+3 -1)"; "" for a step that only waited."""
     match action.kind:
         case ActionKind.WAITED:
             return ""
@@ -126,9 +126,9 @@ def describe_step(step: Step, action: Action) -> str:
 
 
 def render_step(step: Step, action: Action, *, with_output: bool = True, only_added: bool = False) -> str:
-    """Return a step in full: the words, the command and what it printed, or the changed lines.
+    """Return what a step did in full: its words, the command and what it printed, or the changed lines.
 
-    ``only_added`` leaves the removed lines of changes out.
+    ``only_added`` leaves out the lines that changes removed.
     """
     if action.kind is ActionKind.WAITED:
         return ""
@@ -153,7 +153,7 @@ def render_step(step: Step, action: Action, *, with_output: bool = True, only_ad
 
 
 def render_output(step: Step, action: Action) -> str:
-    """Return what a call printed, folded; the text of a document under trial is left out."""
+    """Return what a call printed, without its middle if long, and without the text of skill and memory files."""
     if not step.result or step.outcome is StepOutcome.REFUSED:
         return ""
     if DOCUMENTS.search(action.path) or (action.kind is ActionKind.LOOKED and DOCUMENTS.search(action.command)):
@@ -166,10 +166,10 @@ def render_output(step: Step, action: Action) -> str:
 
 
 def render_behaviour(steps: Sequence[Step], limit: int = BEHAVIOUR) -> str:
-    """Return the agent's behaviour in these steps for a judge: words, commands, changed lines; at most ``limit``.
+    """Return what an agent did in these steps, for a judge: words, commands, changed lines, up to ``limit`` in all.
 
-    What the agent looked at takes one line each, because users do not correct it. The agent's last words are kept whole
-    as long as they fit.
+    What the agent only looked at takes one line each, because users do not correct it. The agent's last words come
+    whole if they fit into half of the limit.
     """
     parts = list(_render_parts(steps))
     last = cut_text(parts[-1], limit // 2) if parts else ""
@@ -212,7 +212,7 @@ def _join_looks(looked: Sequence[str]) -> str:
 
 
 def list_changed_lines(change: Change) -> tuple[list[str], list[str]]:
-    """Return the lines that a change removed and those that it added, without the lines that stayed."""
+    """Return the lines that a change removed and the lines that it added, without those that stayed."""
     before, after = strip_own_rules(change.removed).split("\n"), strip_own_rules(change.added).split("\n")
     if not change.removed:
         return [], [line for line in after if line.strip()]
@@ -227,7 +227,7 @@ def list_changed_lines(change: Change) -> tuple[list[str], list[str]]:
 
 
 def _list_changes(action: Action) -> list[Change]:
-    """Return the changes of an action, without the hunks of a patch that only show where the next one takes place."""
+    """Return the changes of an action, without parts of a patch that change nothing and only mark a place."""
     return [change for change in action.changes if not change.added or change.added != change.removed]
 
 

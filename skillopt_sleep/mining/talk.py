@@ -1,8 +1,8 @@
-"""Reads a session as a talk: the user's prompts in order, each with its label and the agent's response.
+"""Reads a session as a talk: the user's prompts in order, each with its label and what the agent did upon it.
 
-Labels come from the ``Session``, steps from the ``Conversation`` of the same file. The first words and the subject of a
-prompt show its effect, such as letting the agent go on, leaving, undoing or changing the subject, and also why a moment
-may teach but never vote.
+Labels (correction, approval) come from the ``Session``, steps from the ``Conversation`` of the same file. What a prompt
+does (let the agent go on, leave, undo, change the subject) is told by its first words and its subject, and so is why a
+moment may suggest rules but not vote in the gate.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from skillopt_sleep.model.session import Conversation, Feedback, PromptKind, Ses
 from skillopt_sleep.model.text import POINTING, QUESTIONS, REQUESTS, fold
 
 SHORT = 6
-"""Maximum words of a prompt that only says "go on", or only ends the session."""
+"""Maximum words of a prompt that can be a mere "go on" or "bye"."""
 
 OPENING = 400
-"""Characters at the beginning of a prompt that are searched for phrases."""
+"""Number of characters at the beginning of a prompt in which telling phrases are looked for."""
 
 READ = 4_000
-"""Maximum characters of a text whose words are compared."""
+"""Number of characters at the beginning of a text whose words are compared."""
 
 SHORTEST = 8
-"""Minimum characters of a line that can be recognised when it comes back."""
+"""Minimum characters of a changed line that is compared with others; shorter ones, such as "}", tell nothing."""
 
 AGAIN = 0.9
-"""Minimum similarity of two prompts for the later one to be the earlier one sent again."""
+"""Smallest similarity, from 0 to 1, at which a prompt counts as an earlier one sent again."""
 
 _WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Place:
-    """One prompt and the steps after it; ``prompt`` is "" for work that no prompt started."""
+    """One prompt and the agent's steps upon it; ``prompt`` is "" for work that no prompt started."""
 
     index: int
     id: str
@@ -56,24 +56,24 @@ class Place:
 
     @property
     def typed(self) -> str:
-        """The part of the prompt that the user wrote; a prompt that was pasted as a whole counts as written."""
+        """The part of the prompt that the user typed, or all of it when everything was pasted."""
         return strip_pasted(self.prompt).strip() or self.prompt
 
     @property
     def is_prompt(self) -> bool:
-        """Whether a user typed the prompt, outside dialogues of choices and unattended runs."""
+        """Whether a user typed the prompt: it is no choice in a dialogue, and not from an unattended run."""
         return bool(self.prompt) and not self.kind.weak
 
     @property
     def actions(self) -> Sequence[Action]:
-        """The action of each step."""
+        """What each of the steps did."""
         if self._actions is None:
             self._actions = [read_action(step) for step in self.steps]
         return self._actions
 
     @property
     def lines(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The lines that the agent removed in this turn, and those that it added; very short ones do not count."""
+        """The lines of files that the agent removed in this turn, and those that it added, without very short ones."""
         if self._lines is None:
             pairs = [list_changed_lines(change) for action in self.actions for change in action.changes]
             removed = frozenset(line.strip() for before, _ in pairs for line in before if len(line.strip()) >= SHORTEST)
@@ -82,7 +82,7 @@ class Place:
         return self._lines
 
     def list_terms(self, number: int) -> frozenset[str]:
-        """Return the terms of what was said, run or written in one step, without the tool's output."""
+        """Return the words, without endings, that the agent said, ran or wrote in a step, without tool output."""
         self._terms = {} if self._terms is None else self._terms
         if number not in self._terms:
             self._terms[number] = frozenset(all_terms(join_texts(self.actions[number])[:READ]))
@@ -90,15 +90,15 @@ class Place:
 
 
 def join_texts(action: Action) -> str:
-    """Return everything an action says, runs or writes, as one text."""
+    """Return everything that the agent said, ran or wrote in an action, as one text."""
     written = (f"{change.path}\n{change.removed}\n{change.added}" for change in action.changes)
     return "\n".join((action.words, action.command, action.path, action.note, *written))
 
 
 def read_talk(session: Session, conversation: Conversation) -> tuple[Place, ...]:
-    """Return the prompts along the conversation, with the labels of the session's turns.
+    """Return the session's prompts in order, each with its label and the agent's steps upon it.
 
-    Words typed while refusing a call begin a new prompt, even where the conversation continues in the same turn.
+    Words typed while refusing a call count as a prompt of their own, even if the agent went on in the same turn.
     """
     turns = {turn.id: turn for turn in session.turns}
     by_prompt = {turn.prompt: turn for turn in reversed(session.turns)}
@@ -111,7 +111,7 @@ def read_talk(session: Session, conversation: Conversation) -> tuple[Place, ...]
 
 
 def _add_places(places: list[Place], piece: TurnSteps, turn: Turn | None, following: str) -> None:
-    """Add a place for a prompt, and one for each refusal with words within its turn."""
+    """Add one turn's prompt with its steps, and each refusal with words in this turn as a prompt of its own."""
 
     def add(steps: tuple[Step, ...]) -> None:
         number = len(places)
@@ -131,29 +131,29 @@ def _add_places(places: list[Place], piece: TurnSteps, turn: Turn | None, follow
 
 
 def has_phrase(text: str, table: str) -> bool:
-    """Whether one of the phrases of a table occurs in the opening of a text."""
+    """Return whether a phrase of a table in ``lexicon.toml`` occurs at the beginning of a text."""
     return get_table(table).occurs_in(*read_words(text[:OPENING]))
 
 
 def is_continuation(place: Place) -> bool:
-    """Whether a prompt only lets the agent go on."""
+    """Return whether a prompt only lets the agent go on, as "yes, continue" does."""
     words = _WORD.findall(place.typed)
     return 0 < len(words) <= SHORT and begins_sentence(place.typed, "lets_go_on") and not is_question(place)
 
 
 def is_slip(place: Place) -> bool:
-    """Return whether a prompt mentions the user's own mistake."""
+    """Return whether a prompt begins by mentioning the user's own mistake ("sorry, I meant ...")."""
     opening = re.split(r"[\n:]", place.typed, maxsplit=1)[0]
     return has_phrase(opening[:80], "slip")
 
 
 def is_leaving(place: Place) -> bool:
-    """Whether a prompt ends the session."""
+    """Return whether a prompt only ends the session, as "that's all" does."""
     return len(_WORD.findall(place.typed)) <= SHORT and begins_sentence(place.typed, "leaves")
 
 
 def is_question(place: Place) -> bool:
-    """Return whether a prompt asks for an answer, and does not politely ask for work."""
+    """Return whether a prompt asks for an answer; "can you fix it?" asks for work and does not count."""
     folded = place.typed.casefold()
     if any(phrase in folded for phrase in REQUESTS):
         return False
@@ -162,17 +162,17 @@ def is_question(place: Place) -> bool:
 
 
 def is_sent_again(place: Place, earlier: Place) -> bool:
-    """Whether a prompt repeats an earlier one, word for word or nearly."""
+    """Return whether a prompt repeats an earlier one, word for word or nearly so."""
     return bool(place.prompt and earlier.prompt) and similar(place.prompt, earlier.prompt) >= AGAIN
 
 
 def list_words(text: str) -> frozenset[str]:
-    """Return the terms that say what a prompt is about."""
+    """Return the words, without endings, that say what a prompt is about."""
     return frozenset(term for term, weight in all_terms(text[:READ]).items() if weight >= 1.0)
 
 
 def is_new_subject(place: Place, before: Sequence[Place]) -> bool:
-    """Return whether a prompt shares no word with earlier prompts and work, and refers to nothing in them."""
+    """Return whether a prompt turns to something new: it shares no word with what came before, and has no "it"."""
     typed = place.typed
     words = list_words(typed)
     pointing = POINTING.intersection(_WORD.findall(typed.casefold()[:OPENING]))
@@ -184,7 +184,7 @@ def is_new_subject(place: Place, before: Sequence[Place]) -> bool:
 
 
 def find_repetition(places: Sequence[Place], place: Place, number: int) -> bool:
-    """Return whether a stopped call was made again and allowed, before the agent changed anything else."""
+    """Return whether the agent made a stopped call again, and was let through, before it changed anything else."""
     wanted = place.steps[number]
     later = [(place, after) for after in range(number + 1, len(place.steps))]
     later += [
@@ -206,28 +206,28 @@ CHANGED_MIND = "a change of mind: the agent had done what was asked"
 NOT_KNOWABLE = "it could not be known at that moment"
 
 SAID_ALREADY = 0.8
-"""Minimum share of a correction's words found in one earlier prompt, for the correction to be a repetition."""
+"""Share of a correction's words which, if found in one earlier prompt, shows that it only repeats that prompt."""
 
 FEW = 3
-"""Minimum content words of a correction that can be recognised in an earlier prompt."""
+"""Smallest number of content words with which a correction is compared with earlier prompts."""
 
 RESTORED = 0.5
-"""Minimum share of the lines changed after one correction that a later one must change back to contradict it."""
+"""Share of the lines changed upon one correction which a later correction must have changed back to contradict it."""
 
 
 class Link(Struct, frozen=True, kw_only=True):
-    """One correction of a chain."""
+    """One of several corrections on the same subject."""
 
     place: Place
-    """The turn whose work the correction rejects."""
+    """The turn whose work the correction is about."""
     offence: int
-    """Number of the rejected step in that turn."""
+    """Number of the step, in that turn, to which the user objects."""
     said: Place
-    """The prompt that contains the correction."""
+    """The prompt with the correction."""
 
 
 def find_doubt(places: Sequence[Place], chain: Sequence[Link], number: int, answer: Sequence[Place]) -> str:
-    """Return why the correction with this number in the chain may teach but never vote, or "" when it may vote."""
+    """Return why correction ``number`` of a chain may not vote in the gate, as "a change of mind"; "" if it may."""
     link = chain[number]
     if _contradicts(chain, answer):
         return "its corrections contradict each other"
@@ -241,7 +241,7 @@ def find_doubt(places: Sequence[Place], chain: Sequence[Link], number: int, answ
 
 
 def _contradicts(chain: Sequence[Link], answer: Sequence[Place]) -> bool:
-    """Whether a later correction takes back what an earlier one asked for: in words, or by restored lines."""
+    """Return whether a later correction takes back what an earlier one asked for, in words or by restoring lines."""
     if any(has_phrase(link.said.typed, "reverts") for link in chain[1:]):
         return True
     versions = [*(link.said for link in chain)]
@@ -253,7 +253,7 @@ def _contradicts(chain: Sequence[Link], answer: Sequence[Place]) -> bool:
 
 
 def _is_restored(early: Place, later: Sequence[Place]) -> bool:
-    """Whether later turns add the lines again that an earlier one removed, and remove those that it added."""
+    """Return whether later turns add lines again that an earlier one removed, and remove those that it added."""
     gone = {line for place in later for line in place.lines[0]}
     back = {line for place in later for line in place.lines[1]}
     removed, added = early.lines[0] - early.lines[1], early.lines[1] - early.lines[0]
@@ -263,7 +263,7 @@ def _is_restored(early: Place, later: Sequence[Place]) -> bool:
 
 
 def _changes_mind(link: Link) -> bool:
-    """Return whether the user wants something other than what the user had requested and got."""
+    """Return whether the user no longer wants what the user asked for and got."""
     typed = link.said.typed
     if has_phrase(typed, "fails"):
         return False
@@ -277,17 +277,17 @@ def _changes_mind(link: Link) -> bool:
 
 
 def _undoes(typed: str) -> bool:
-    """Return whether a prompt wants something removed or restored; the same words then mean the opposite."""
+    """Return whether a prompt wants something removed or restored: "drop the tests" is no order to write tests."""
     return has_phrase(typed, "drops") or has_phrase(typed, "reverts")
 
 
 def _is_news(typed: str) -> bool:
-    """Return whether the prompt adds information that nobody else in the conversation could know."""
+    """Return whether the prompt tells what the agent could not have known ("someone already merged it")."""
     return has_phrase(typed, "is_news") and not (has_phrase(typed, "fails") or has_phrase(typed, "reminds"))
 
 
 def _said_before(places: Sequence[Place], link: Link) -> bool:
-    """Return whether a prompt before the cut says the same, so that an agent resumed at the cut reads it anyway."""
+    """Return whether a prompt before the wrong step said the same: an agent resumed there reads it anyway."""
     words = list_words(link.said.typed)
     for place in places[: link.place.index + 1]:
         if not place.is_prompt or place is link.said or _undoes(place.typed) is not _undoes(link.said.typed):

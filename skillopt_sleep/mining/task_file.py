@@ -1,8 +1,8 @@
 """Reads and writes task files: tasks as JSON that a person can read, correct, approve and run.
 
-Tasks from a file are replayed with a real model only after a person has read them: ``reviewed`` says so, once at the
-top for the whole file or in each task. A task written by hand needs an ``intent`` and a ``reference``. Files that the
-reference implementation wrote (``skillopt_sleep.tasks.v1``) are read as well.
+A real model gets tasks from a file only after a person has read them, which ``reviewed`` says, once at the top of the
+file or in each task. A task written by hand needs an ``intent`` (the request) and a ``reference``. Files of the program
+that this one reimplements (``skillopt_sleep.tasks.v1``) are read as well.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ ABOUT = (
 
 FILE_KEYS = ("schema_version", "about", "reviewed", "tasks")
 FIRST_FIELDS = ("id", "reviewed", "split", "intent", "reference", "feedback")
-"""The fields that matter most to a reader; they are written first."""
+"""The fields of a task that matter most to a reader, in the order in which they are written first."""
 FIELDS = (*FIRST_FIELDS, *(name for name in TaskRecord.__struct_fields__ if name not in FIRST_FIELDS))
 OLD_SPLITS = {"replay": Split.TRAIN, "holdout": Split.VAL}
-"""Names of the splits in task files of the reference implementation."""
+"""Our name for each split in task files of the program that this one reimplements."""
 OLD_FORMAT = "skillopt_sleep.tasks.v1"
 OLD_FILE_KEYS = ("format", "reviewed", "tasks", "project", "transcript_source", "n_sessions", "target_skill_path")
 OLD_FIELDS = {"id": "id", "project": "project", "intent": "intent", "context_excerpt": "context", "system": "system"}
@@ -45,11 +45,11 @@ OLD_FIELDS |= {"outcome": "outcome", "split": "split", "skill_hint": "skill_hint
 """The fields of its tasks that are read as they are, each with our name for it."""
 OLD_REFERENCE = ("reference_kind", "reference", "judge", "attempted_solution", "origin")
 OLD_NOTES = ("tags", "source_sessions", "derived_from")
-"""Fields of the reference implementation's tasks that no replay needs."""
+"""Fields in task files of the program that this one reimplements which are accepted and ignored."""
 
 
 def encode_tasks(tasks: Sequence[TaskRecord]) -> bytes:
-    """Return the bytes of a task file: UTF-8, indented, with a final newline."""
+    """Return the bytes of a task file with these tasks: UTF-8, indented, with a final newline."""
     rows = [{name: row[name] for name in FIELDS} for row in map(msgspec.to_builtins, tasks)]
     reviewed = bool(tasks) and all(task.reviewed for task in tasks)
     file = {"schema_version": SCHEMA_VERSION, "about": ABOUT, "reviewed": reviewed, "tasks": rows}
@@ -57,7 +57,7 @@ def encode_tasks(tasks: Sequence[TaskRecord]) -> bytes:
 
 
 def decode_tasks(data: bytes, path: str) -> tuple[TaskRecord, ...]:
-    """Return the tasks of a file; ``path`` names it in errors.
+    """Return the tasks in the bytes of a task file; ``path`` is its name for error messages.
 
     Raises ``UsageError``, which names the file and the line or field, for malformed JSON, an unknown key, a wrong type,
     an invalid check, a missing intent or reference, and an id that occurs twice.
@@ -115,7 +115,7 @@ def _read_task(raw: Json, where: str, *, reviewed: bool) -> TaskRecord:
 
 
 def _translate(raw: Json, where: str) -> Json:
-    """Return a task of the reference implementation as one of our tasks; a made-up task may only teach."""
+    """Return a task of an old file (``tasks.v1``) with our names of its fields; an invented one is for training."""
     old = _require_object(raw, (*OLD_FIELDS, *OLD_REFERENCE, *OLD_NOTES), where)
     fields = {name: old[old_name] for old_name, name in OLD_FIELDS.items() if old.get(old_name) not in (None, "")}
     if old.get("origin") == "dream":
@@ -133,7 +133,7 @@ def _translate(raw: Json, where: str) -> Json:
 
 
 def _read_reference(raw: Json, where: str) -> Struct:
-    """Return a reference in the type that the judge of its kind declares."""
+    """Return a reference, read from JSON into the type that the judge of its kind declares. Raises ``UsageError``."""
     kind = raw.get("kind") if isinstance(raw, dict) else None
     if not isinstance(kind, str) or kind not in names(Kind.JUDGE):
         raise UsageError(f"{where}.kind: {kind!r:.60} is not one of {', '.join(names(Kind.JUDGE))}")

@@ -1,7 +1,7 @@
-"""The results of miners, the merging and grouping of mined tasks, and the miner that works by rules.
+"""What miners return, how mined tasks are merged and grouped, and the miner that asks no model.
 
-Two measures of similarity are used. A strict one decides which tasks are merged, because feedback on one then counts
-for the other. A lenient one decides which tasks form a group of near-duplicates, because a group must lie in one split.
+Two tasks are merged when they are very similar, because feedback on one then counts for the other. They only form a
+group when they are less similar, so that both go to the same split and none gives away the answer to another.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ from skillopt_sleep.model.task import ExactReference, Origin, Outcome, Reference
 from skillopt_sleep.model.text import excerpt, fold, sha256
 
 MAX_QUOTE = 400
-"""Maximum characters kept of a quotation of a user's words."""
+"""Maximum characters that a task keeps of the words of a user."""
 
 MAX_ANSWER = 4_000
-"""Maximum characters kept of an answer."""
+"""Maximum characters that a task keeps of an answer of the agent."""
 
 MAX_FEEDBACK = 8
-"""Maximum corrections that a task keeps: the first ones."""
+"""Maximum number of corrections that a task keeps, the first ones."""
 
 MAX_COMMANDS = 8
-"""Maximum commands that a task keeps."""
+"""Maximum number of commands that a task keeps."""
 
 MAX_WORDINGS = 12
-"""Maximum other wordings that a task keeps: the first ones."""
+"""Maximum number of other wordings of its request that a task keeps, the first ones."""
 
 MAX_WORDING = 400
-"""Maximum characters kept of a wording, whose request comes early."""
+"""Maximum characters that a task keeps of another wording of its request."""
 
 
 class Mined(Struct, frozen=True, kw_only=True):
-    """The tasks found in some sessions, and the sessions and proposals that gave none."""
+    """What mining some sessions brought: tasks, refused proposals, and sessions to be mined again."""
 
     tasks: tuple[TaskRecord, ...] = ()
     refused: tuple[Refusal, ...] = ()
     unmined: tuple[str, ...] = ()
-    """Ids of sessions whose reply was lost or unreadable, so that they go back into the inbox."""
+    """Ids of the sessions that must be mined another night, as a model's reply was lost or unreadable."""
     lost: str = ""
-    """The reason why sessions are ``unmined``."""
+    """Why the reply for the ``unmined`` sessions was lost or unreadable; "" when there are none."""
     found: int = 0
-    """The number of tasks found in these sessions, new or seen again."""
+    """The number of tasks found in these sessions, whether new or known before."""
 
 
 def build_task_id(intent: str, origin: Origin) -> str:
-    """Return the id of a task: a digest of the request and of the session where it was first made."""
+    """Return a task's id: twelve hex digits computed from the request and the session where it was first made."""
     return sha256(f"{origin.source}\0{origin.session_id}\0{intent}".encode("utf-8", "replace"))[:12]
 
 
 def build_origin(session: Session, request: Turn, words: str) -> Origin:
-    """Return the origin of a request: its session, folder and time, with the user's own words."""
+    """Return where a request comes from: its session, folder and time, and the user's own words."""
     return Origin(
         source=session.source,
         session_id=session.session_id,
@@ -70,12 +70,12 @@ def build_origin(session: Session, request: Turn, words: str) -> Origin:
 
 
 def shorten_answer(answer: str) -> str:
-    """Return the part of an answer that is kept, with its line breaks."""
+    """Return an answer as a task keeps it: with its line breaks, cut after ``MAX_ANSWER`` characters."""
     return answer if len(answer) <= MAX_ANSWER else answer[: MAX_ANSWER - 1].rstrip() + "…"
 
 
 def belongs_to_skill(skill: str, invoked: Iterable[str], intent: str, *, description: str = "") -> bool:
-    """Return whether ``skill`` was invoked (with or without its plugin's name), or its subject occurs in the request.
+    """Return whether a request is one for ``skill``: the agent opened that skill, or the request shares its subject.
 
     The subject is the content words of the skill's name and ``description``.
     """
@@ -89,8 +89,8 @@ def belongs_to_skill(skill: str, invoked: Iterable[str], intent: str, *, descrip
 def merge_tasks(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
     """Return the tasks that are new or changed, each with its group.
 
-    A new task that makes the same request as a known one adds its origins and feedback to it; the known id stays. When
-    a new task joins two groups, the older name stays.
+    A new task with the same request as a known one adds its origins and feedback to it, and the known id stays. When a
+    new task is similar to two groups, they become one, with the older name.
     """
     before = {task.id: task for task in known}
     tasks = dict(before)
@@ -108,15 +108,15 @@ def merge_tasks(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple
 
 
 def group_given_tasks(known: Sequence[TaskRecord], given: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-    """Return the ``given`` tasks with their groups; a near-duplicate of a known task gets that task's group."""
+    """Return the ``given`` tasks with their groups; one that asks for nearly the same as a known one joins it."""
     return group_tasks((*known, *given), settled=len(known))[len(known) :]
 
 
 def group_tasks(tasks: Sequence[TaskRecord], *, settled: int = 0) -> tuple[TaskRecord, ...]:
-    """Return the tasks with their groups: existing groups, joined where a text connects them, and new ones.
+    """Return the tasks with their groups (tasks that ask for nearly the same), both existing and new ones.
 
-    All wordings of a task count, because a merged wording may connect it to others. The first ``settled`` tasks were
-    grouped before, and are not compared with one another.
+    All wordings of a task count; a task that is similar to two groups joins them into one. The first ``settled`` tasks
+    were grouped before, and are not compared with one another.
     """
     worded = [(task, words) for task in tasks for words in (_request_of(task), *task.wordings)]
     known = [task.group or task.id for task in tasks[:settled] for _ in (0, *task.wordings)]
@@ -130,7 +130,7 @@ def group_tasks(tasks: Sequence[TaskRecord], *, settled: int = 0) -> tuple[TaskR
 
 
 def _combine(task: TaskRecord, again: TaskRecord) -> TaskRecord:
-    """Return one task for two with the same request; the task that teaches more sets the intent and the reference."""
+    """Return one task for two with the same request; the one with feedback, else with an approved answer, prevails."""
     if task.reviewed or _rank_value(task) >= _rank_value(again):
         best, other = task, again
     else:
@@ -156,7 +156,7 @@ def _combine(task: TaskRecord, again: TaskRecord) -> TaskRecord:
 
 
 def _collect_wordings(task: TaskRecord, again: TaskRecord, *, intent: str) -> tuple[str, ...]:
-    """Return the wordings of both tasks that differ from ``intent`` and from each other in their content words."""
+    """Return the wordings in two tasks that differ from ``intent`` and from each other in more than stop words."""
     distinct: dict[frozenset[str], str] = {}
     for words in (*task.wordings, _request_of(task), *again.wordings, _request_of(again)):
         distinct.setdefault(frozenset(terms(words)), words[:MAX_WORDING])
@@ -165,7 +165,7 @@ def _collect_wordings(task: TaskRecord, again: TaskRecord, *, intent: str) -> tu
 
 
 def _rank_value(task: TaskRecord) -> tuple[bool, bool, bool]:
-    """Return how much a task teaches: most with feedback on a wrong answer, then an approved one, then any."""
+    """Return a key that sorts tasks by use: with feedback on a wrong answer, then approved, then with any answer."""
     return bool(task.feedback), task.outcome in {Outcome.SUCCESS, Outcome.MIXED}, bool(task.accepted)
 
 
@@ -182,10 +182,10 @@ def _request_of(task: TaskRecord) -> str:
 # --- tasks by rules ---------------------------------------------------------------------------------------------------
 
 MAX_LITERAL = 80
-"""Characters below which a one-line answer that took no tool counts as a literal."""
+"""Length in characters under which an approved one-line answer is compared literally with later answers."""
 
 MAX_EXAMPLE = 700
-"""Characters of an accepted answer that a rubric quotes."""
+"""Maximum characters of an accepted answer that a rubric (what a good answer must do) quotes."""
 
 
 class _Found(Struct, frozen=True, kw_only=True):
@@ -194,7 +194,7 @@ class _Found(Struct, frozen=True, kw_only=True):
 
 
 def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mined:
-    """Return the tasks of these sessions, near-duplicates merged; with ``target_skill``, only tasks of that skill."""
+    """Return the tasks of these sessions without asking a model; with ``target_skill``, only tasks of that skill."""
     found: list[_Found] = []
     refused: list[Refusal] = []
     for session in sessions:
@@ -216,7 +216,7 @@ def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mi
 
 
 def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
-    """Return one task for all episodes with the same request; the most instructive episode sets the reference."""
+    """Return one task for all episodes with the same request; one with corrections, if any, gives the reference."""
     best = max(recurrences, key=lambda item: _rank_episode(item.episode))
     ordered = [best, *(item for item in recurrences if item is not best)]
     episode, request = best.episode, best.episode.request
@@ -244,17 +244,16 @@ def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
 
 
 def _rank_episode(episode: Episode) -> tuple[bool, bool, bool]:
-    """Return a number that says how much an episode teaches."""
     return bool(episode.corrections), episode.approved, bool(episode.accepted)
 
 
 def _sort_key(task: TaskRecord) -> tuple[bool, bool, int]:
-    """Return the order of tasks: corrected ones, then approved ones, then the most frequent."""
+    """Return a key that sorts tasks: corrected ones first, then approved ones, then by how often they occurred."""
     return not task.feedback, task.outcome is not Outcome.SUCCESS, -len(task.origins)
 
 
 def _build_context(episode: Episode) -> str:
-    """Return the previous answer if the request refers to it, or "" otherwise."""
+    """Return the agent's previous answer, as context, if the request refers to it; else ""."""
     if not episode.previous or not episode.points_outside:
         return ""
     answer = shorten_answer(episode.previous)
@@ -285,7 +284,7 @@ def _quote(words: str) -> str:
 
 
 def _find_literal(episode: Episode) -> str:
-    """Return an approved answer that consists of nothing but the requested literal, or "" for any other answer."""
+    """Return an approved short answer, made without tools, that a later answer must equal; "" for any other answer."""
     answer = episode.accepted.strip()
     if not episode.approved or episode.used_tools or "\n" in answer or not 0 < len(answer) < MAX_LITERAL:
         return ""
