@@ -1,7 +1,7 @@
-"""The few shapes that a page on the terminal consists of, plain for a pipe or styled by rich for a person.
+"""The building blocks of a page that a command prints: as plain text for a pipe, or styled by rich for a person.
 
 A report decides what its page says; only this module decides how the page looks. The plain form never wraps a line, so
-every fact can be found by its line. rich is imported only when used: it loads longer than most commands run.
+a program can find every fact by its line. rich is imported only when used: it loads longer than most commands run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_COLUMNS = 120
 """Maximum columns of a line of text, however wide the window is."""
 
 LEAST_ELASTIC = 24
-"""Minimum columns of a table's elastic column; in a narrower window, each row becomes a list of its cells."""
+"""Minimum columns for the table column that shrinks; in a narrower window, each row becomes a list of its cells."""
 
 INDENT = "  "
 
@@ -32,7 +32,7 @@ COMMAND = r"`[^`]+`|(?<![\w/-])skillopt-sleep [a-z]+( \d{8}-\S+\w)?"
 """Pattern of a command that a person may type; it is highlighted wherever it occurs in a text."""
 
 _TRAILING = re.compile(r" +((?:\x1b\[0m)?)$")
-"""Pattern of the blanks with which rich fills the end of a line."""
+"""Pattern of the blanks with which rich fills the end of a line; they are removed."""
 
 
 class Tone(enum.StrEnum):
@@ -94,7 +94,7 @@ Page: TypeAlias = Sequence[Section]
 
 
 def count_rest(count: int, most: int, noun: str = "", plural: str = "") -> Iterator[Cell]:
-    """Yield a line with the number of things that the page leaves out and the way to see them, or nothing for none."""
+    """Yield a line like "and 3 more: --all shows them" if ``count`` is more than the ``most`` shown, else nothing."""
     if count > most:
         what = number(count - most, noun, plural)
         yield Line(f"and {what}{'' if noun else ' more'}: --all shows them", Tone.QUIET)

@@ -1,4 +1,4 @@
-"""A night before it runs: ``doctor`` checks everything it needs, ``run --dry-run`` shows its tasks and calls."""
+"""What a night needs and would do: ``doctor`` checks its needs, ``run --dry-run`` shows its tasks and model calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TASK_CHARACTERS = 90
 """Maximum characters of a task on the page."""
 
 TASKS = 8
-"""Maximum tasks of each kind on the page."""
+"""Maximum tasks listed on the page: of those to learn from, and of those to test on."""
 
 
 class SourceFound(Struct, frozen=True, kw_only=True):
@@ -50,13 +50,13 @@ class TargetFile(Struct, frozen=True, kw_only=True):
 
 
 class ScheduledNight(Struct, frozen=True, kw_only=True):
-    """The findings about a scheduled night in its own environment, which is not that of the user's shell."""
+    """What ``doctor`` found about a scheduled night, whose environment is not that of the user's shell."""
 
     backends: tuple[BackendHealth, ...]
     path: str
-    """The PATH of the scheduled night."""
+    """The environment variable PATH of the scheduled night."""
     lacks: tuple[str, ...] = ()
-    """Names of key variables that were set in the shell that scheduled the nights, but are not set in a night."""
+    """Names of variables with API keys or proxies that were set when the nights were scheduled, but not in a night."""
     notes: tuple[str, ...] = ()
     """Notes on programs that have moved since they were scheduled and were found in another place."""
     problems: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
 
 
 def describe_doctor(report: DoctorReport, *, everything: bool = False) -> Page:
-    """Return the page of problems and of what a night would use; ``everything`` adds its tasks and all insights."""
+    """Return the page of ``doctor``: problems, and what a night would use; ``everything`` adds tasks and insights."""
     first = (
         Section("", (*_list_problems(report), *(describe_failure(report.failure) if report.failure else ()))),
         Section("A night here", (Facts(tuple(_list_facts(report, everything=everything))),)),
@@ -124,7 +124,7 @@ def _describe_schedule(report: DoctorReport) -> Iterator[Cell]:
 
 
 def _list_facts(report: DoctorReport, *, everything: bool) -> Iterator[tuple[str, Cell]]:
-    """Yield labelled lines on what a night reads, asks, sends, changes and may spend; only first lines have a label."""
+    """Yield (label, line) on what a night reads, asks, sends, changes and may spend; later lines have the label ""."""
     rows: list[tuple[str, list[Cell]]] = [
         ("version", [f"{report.version}, Python {report.python}; data in {plain(report.data_dir)}"]),
         ("project", [plain(report.project)]),
@@ -183,7 +183,7 @@ def _describe_tonight(rehearsal: DryRun) -> str:
 
 
 def describe_dry_run(rehearsal: DryRun) -> Page:
-    """Return the page of tasks that a night would use now and of model calls that it would make."""
+    """Return the page of ``run --dry-run``: the tasks that a night would use now and its expected model calls."""
     pools = rehearsal.pools
     shortfall = describe_shortfall(rehearsal.shortfall)
     least, most = rehearsal.range
@@ -228,7 +228,7 @@ def _describe_task(task: TaskRecord) -> str:
 
 
 def _explain_silence(reference: MomentReference) -> str:
-    """Return why a moment cannot test rules, or "" for a moment that can."""
+    """Return why a moment cannot test rules, as "; it only teaches: ...", or "" for a moment that can."""
     if reference.may_vote:
         return ""
     if reference.teaches_only:

@@ -23,13 +23,13 @@ DOCUMENTS = {"skill": "skill", "memory": "memory file"}
 """The name of each kind of document as reports show it."""
 
 WORDS = msgspec.json.decode(Path(__file__).with_name("words.json").read_bytes(), type=dict[str, dict[str, Any]])
-"""Fixed wordings of the reports, without figures, by kind and name."""
+"""Fixed wordings of the reports, from words.json: for each kind, such as "errors", a name and its text."""
 
 ERRORS: Mapping[str, str] = WORDS["errors"]
-"""The meaning of each class of call error, in words."""
+"""The words for each class of call error: "BadReply" is an "unreadable reply"."""
 
 PHASES: Mapping[str, str] = WORDS["phases"]
-"""The purpose of each phase of a night, in words."""
+"""The purpose of each phase of a night, in words: "mine" is "finds tasks in your sessions"."""
 
 JUDGED_PHASES = frozenset({"train", "val", "own", "test"})
 """Phases whose expected number of calls includes the calls of the judge."""
@@ -38,7 +38,7 @@ LONGEST = 2_000
 """Maximum characters of any text that a report shows on one line."""
 
 LONGEST_OF_A_CHARACTER = 50
-"""Characters that are read of a text for each one shown, because escape codes and blanks may be dropped."""
+"""How many characters of a text are read for each character shown, as escape codes and blanks may be dropped."""
 
 _CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,40}[ -/]{0,8}[@-~]")
 """Pattern of colours and cursor movements, which are removed whole; other escapes lose only control characters."""
@@ -101,7 +101,7 @@ def spell(count: int) -> str:
 
 
 def list_left_out(*, out_of_scope: int = 0, older: int = 0, unplaced: int = 0) -> tuple[str, ...]:
-    """Return the number of sessions that were left out for each reason, in words."""
+    """Return how many sessions were left out for each reason that occurred: ("3 sessions of other projects",)."""
     rows = (
         (older, "session from before lookback_days", "sessions from before lookback_days"),
         (out_of_scope, "session of another project", "sessions of other projects"),
@@ -159,7 +159,7 @@ def describe_earlier_spend(report: NightReport) -> str:
 def describe_expectation(report: NightReport) -> str:
     """Return the number of calls expected and made, without retries, or "" when there was no forecast.
 
-    The ledger counts the judge's calls, and the reflection on each document, as phases of their own.
+    The ledger counts the judge's calls, and the reflection on each document, as phases of their own; both are added.
     """
     if not report.expected:
         return ""
@@ -174,7 +174,7 @@ def describe_expectation(report: NightReport) -> str:
 
 
 def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:
-    """Return a row for each cap: what it limits, the amount used, and the cap."""
+    """Return a row for each cap of a night: its name, the amount used, and the cap: ("tokens", "1,200", "9,000")."""
     return (
         ("model calls", number(spend.calls), number(caps.calls)),
         ("tokens", number(spend.tokens), number(caps.tokens)),

@@ -39,7 +39,7 @@ TONES = {
     Ending.STOPPED: Tone.BAD,
     Ending.UNMEASURED: Tone.BAD,
 }
-"""The meaning of the colour in which each ending is shown; other endings are plain."""
+"""Whether an ending of a night is shown in the colour of something good, bad or waiting; other endings have none."""
 
 
 class Step(Struct, frozen=True):
@@ -63,7 +63,7 @@ class Headline(Struct, frozen=True):
 
 
 def summarize_night(report: NightReport) -> Headline:
-    """Return how the night ended; the verdict on a proposal counts more than the reason why the night stopped."""
+    """Return how the night ended and what to do now; a proposal counts more than the reason why the night stopped."""
     words, values = WORDS["endings"][_name_ending(report)], _Values(report)
     steps = [Step(*(text.format_map(values) for text in WORDS["steps"][name])) for name in words["steps"]]
     for wish in list_said(report) if words is WORDS["endings"]["you said so"] else ():
@@ -76,7 +76,7 @@ def summarize_night(report: NightReport) -> Headline:
 
 
 def _name_ending(report: NightReport) -> str:
-    """Return the key in words.json for the way the night ended."""
+    """Return the key in words.json that describes how the night ended, such as "nothing proposed"."""
     if report.state is NightState.RUNNING:
         return "running"
     if report.stopped_by is not None and report.proposal is None:
@@ -123,7 +123,7 @@ def _name_verdict(report: NightReport) -> str:
 
 
 class _Values(dict[str, str]):
-    """The values that wordings of words.json quote, each computed when a wording asks for it."""
+    """The values for the names in braces in words.json; each is computed when a text asks for it."""
 
     def __init__(self, report: NightReport) -> None:
         self._report = report
@@ -160,7 +160,7 @@ def _compare_means(report: NightReport) -> str:
 
 
 def _nearest_cap(caps: Caps, spend: Spend) -> tuple[str, str]:
-    """Return the name of the cap that the night reached or came closest to, and the flag that doubles this cap."""
+    """Return the cap that the night reached or came closest to, and the flag that doubles it: "--max-calls 400"."""
     shares = {
         ("calls", f"--max-calls {2 * caps.calls}"): spend.calls / max(caps.calls, 1),
         ("tokens", f"--max-tokens {2 * caps.tokens}"): spend.tokens / max(caps.tokens, 1),
@@ -201,4 +201,4 @@ _VALUES: Mapping[str, Callable[[NightReport], str]] = {
     "cap": lambda night: _nearest_cap(night.caps, night.spend)[0],
     "flag": lambda night: _nearest_cap(night.caps, night.spend)[1],
 }
-"""For each name in a wording of words.json, the function that computes its text from the night's report."""
+"""For each name in braces in words.json, such as {night}, the function that computes its text from the report."""

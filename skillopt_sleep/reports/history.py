@@ -1,4 +1,4 @@
-"""The view model over all nights of a project: whether corrections become fewer, the live rules, and the spending."""
+"""The contents of the page over all nights of a project: whether corrections become fewer, live rules and spending."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MOST_WEEKS = 53
 MOST_NIGHTS = 400
 """Maximum number of nights in the table."""
 FEW = 10
-"""Minimum prompts of a week that gets a rate; with fewer, a single correction would weigh too much."""
+"""Minimum prompts of a week to show its rate of corrections; with fewer, one correction would weigh too much."""
 SPAN = 4
-"""Number of weeks at each end of the history whose rates are compared."""
+"""Number of weeks at the beginning and at the end of the history whose rates of corrections are compared."""
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 900, 240, 44, 24, 190
 """Size of the chart, and the left, top and bottom edges of its curve, in units of the chart's view box."""
 
@@ -40,10 +40,10 @@ class Week(Struct, frozen=True, kw_only=True):
     spent: str
     calls: int
     adopted: int
-    """Number of rules that went live in the week."""
+    """Number of the rules live today that were adopted in this week."""
     x: float
     y: float | None
-    """Height of the week's rate in the chart, or None for a week with too few prompts."""
+    """Height of the week's rate of corrections in the chart, or None for a week with too few prompts."""
 
     @property
     def rate(self) -> str:
@@ -86,15 +86,15 @@ class History(Struct, frozen=True, kw_only=True):
     project: str
     name: str
     said: str
-    """One sentence on how often the person corrected the agent, at first and lately."""
+    """One sentence on how often the person corrected the agent in the first weeks and lately."""
     account: str
     waiting: str
     """The night whose proposal waits for the person, or "" when none does."""
     weeks: tuple[Week, ...]
     curve: str
-    """The weekly rates as the path of an SVG curve."""
+    """The weekly rates of corrections as the path of an SVG curve."""
     grid: tuple[tuple[float, int], ...]
-    """The horizontal lines of the chart: the height and the rate of each."""
+    """The horizontal lines of the chart: the height of each, and the rate of corrections it stands for."""
     live: tuple[LiveRule, ...]
     asked: tuple[Asked, ...]
     nights: tuple[NightRow, ...]
@@ -112,9 +112,9 @@ def describe_history(
     statuses: Mapping[str, str] = {},
     pages: frozenset[str] = frozenset(),
 ) -> History:
-    """Return the view over all nights; ``reports`` come with the latest night first.
+    """Return the contents of the page over all nights; ``reports`` come with the latest night first.
 
-    ``statuses`` maps a night to the state of its proposal, and ``pages`` are the nights that have a page.
+    ``statuses`` maps a night to the state of its proposal, and ``pages`` are the nights that have a page of their own.
     """
     weeks = _count_weeks(reports, sessions, live)
     most = max((100 * week.corrections / week.prompts for week in weeks if week.prompts >= FEW), default=0)
@@ -202,7 +202,7 @@ def _place(week: Week, count: int, of: int, top: int) -> Week:
 
 
 def _compare_ends(weeks: Sequence[Week]) -> str:
-    """Return a sentence on the rates of the first and the last weeks: a fact, not a proof that rules helped."""
+    """Return a sentence on the rates of corrections in the first and last weeks: a fact, no proof that rules helped."""
     if not weeks:
         return "Too little was typed here so far to say how often you correct your agent."
     last = _compute_rate(weeks[-SPAN:])

@@ -1,4 +1,4 @@
-"""The page of ``insights``: what a person asks and corrects again and again, for a newcomer to this program."""
+"""The page of ``insights``: what a person asks for and corrects again and again, told to a newcomer to this program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skillopt_sleep.reports.blocks import Cell, Items, Line, Page, Part, Section
 from skillopt_sleep.reports.formatting import list_left_out, number, plain, times
 
 FINDINGS = 3
-"""Maximum findings of each kind on the first page."""
+"""Maximum findings of each kind (recurring requests, recurring corrections) on the first page."""
 
 WORDINGS = 3
 """Maximum wordings shown for one recurring request."""
@@ -19,7 +19,7 @@ SESSIONS = 4
 """Maximum sessions named for one recurring request."""
 
 CAUSES = 4
-"""Maximum number of ways of correcting that are named."""
+"""Maximum number of ways of correcting the agent that the page counts, the most frequent ones."""
 
 QUOTE_CHARACTERS = 110
 """Maximum characters of a quotation of the person."""
@@ -28,7 +28,7 @@ TITLE = "What your sessions tell"
 
 
 def describe_insights(found: Insights, *, everything: bool = False) -> Page:
-    """Return the first page, with the latest corrections only if none recurs, or all findings if ``everything``."""
+    """Return the page of ``insights``: the latest corrections only if none recurs, or all findings (``everything``)."""
     if not found.prompts:
         nothing = (
             "Nothing yet: no prompt that you typed was found here. Work with your agent as usual and look again, or"
@@ -98,7 +98,7 @@ def _list_recurring(found: Sequence[Recurring], most: int, *, everything: bool) 
 
 
 def _describe_recurring(request: Recurring) -> Iterator[Cell]:
-    """Yield one request or correction with its wordings and sessions, the latest first."""
+    """Yield lines on one recurring request or correction: its wordings and sessions, the latest ones first."""
     newest = list(reversed(request.sightings))
     first, *others = list({" ".join(said.words.casefold().split()): said for said in newest}.values())[::-1]
     yield f"in {request.sessions} sessions: {_quote(first.words)}"
@@ -113,7 +113,7 @@ def _describe_recurring(request: Recurring) -> Iterator[Cell]:
 
 
 def _list_latest(corrections: Sequence[Correction], most: int) -> tuple[Part, ...]:
-    """Return the latest corrections, grouped by the request they belong to."""
+    """Return the latest corrections, those made after the same request in one item."""
     requests: dict[tuple[str, str], list[Correction]] = {}
     for correction in corrections:
         requests.setdefault((correction.said.session_id, correction.asked), []).append(correction)

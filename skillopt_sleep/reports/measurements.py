@@ -24,17 +24,14 @@ from skillopt_sleep.reports.rows import QUOTE_CHARACTERS, Outcome, TaskRow
 
 
 def paired_trials(report: NightReport, *verdicts: Verdict) -> tuple[TrialReport, ...]:
-    """Return the trials of a night under the paired rule that ended in one of ``verdicts``.
-
-    Without verdicts, return all trials under the paired rule.
-    """
+    """Return a night's trials decided by pairs, not by means, with one of ``verdicts`` (any, when none is given)."""
     return tuple(
         trial for trial in report.trials if trial.k is not None and (not verdicts or trial.decision.verdict in verdicts)
     )
 
 
 def describe_trial(trial: TrialReport) -> str:
-    """Return one paired trial as one line without a full stop: wins and losses over all nights, and the verdict."""
+    """Return a trial decided by pairs as one line: wins and losses over all nights, and the verdict; no full stop."""
     k, decision = trial.k or 0, trial.decision
     since = f" since night {plain(trial.since)}" if trial.since else ""
     tally = f"{Tally(wins=decision.wins, losses=decision.losses, ties=trial.ties or 0).in_words}{since}"
@@ -51,7 +48,7 @@ def describe_trial(trial: TrialReport) -> str:
 
 
 def describe_gains(report: NightReport) -> str:
-    """Return sentences on what the accepted trials of a night showed, or "" when the paired rule accepted none."""
+    """Return sentences on how many requests each rule accepted tonight improved, or "" when pairs proved none."""
     return " ".join(_gain(trial) for trial in paired_trials(report, Verdict.ACCEPT))
 
 
@@ -76,7 +73,7 @@ def _gain(trial: TrialReport) -> str:
 
 
 def describe_regressions(trial: TrialReport) -> str:
-    """Return sentences on the replays that repeated the tasks which got worse under an accepted change."""
+    """Return sentences on the tasks that got worse under an accepted change: whether two more replays did so too."""
     lost, unknown = len(trial.confirmed_regressions), len(trial.unconfirmed)
     said = []
     if lost:
@@ -96,7 +93,7 @@ def describe_regressions(trial: TrialReport) -> str:
 
 
 def describe_pending(pending: PendingReport, night: str = "") -> str:
-    """Return what an undecided change still needs to be proven; ``night`` is the night of the report."""
+    """Return what an undecided change still needs to be proven, and since when it is tried; ``night`` is tonight."""
     since = "tonight" if pending.since == night else f"in night {plain(pending.since)}"
     nights = f", in {number(pending.nights, 'night')} so far" if pending.nights > 1 else ""
     if pending.you_said_so:
@@ -105,7 +102,7 @@ def describe_pending(pending: PendingReport, night: str = "") -> str:
 
 
 def describe_account(account: Account) -> str:
-    """Return how many rules were tried and proven here and how many of them luck may explain, or "" before any."""
+    """Return how many rules were tried and proven here and how many of them luck may explain; "" if none was tried."""
     if not account.tried:
         return ""
     if not account.accepted:
@@ -127,7 +124,7 @@ def _round_up(value: float) -> str:
 
 
 def describe_audit(audit: NoiseReport) -> Iterator[str]:
-    """Yield sentences on how far the measurements can be trusted, or nothing before the first replay."""
+    """Yield sentences on the noise of replays, on a drift of the model and on a bias of the judge, as far as known."""
     if audit.repeats or audit.val_tasks:
         yield describe_noise(audit)
     if audit.drift < SUSPICIOUS:
@@ -140,7 +137,7 @@ def describe_audit(audit: NoiseReport) -> Iterator[str]:
 
 
 def describe_noise(audit: NoiseReport) -> str:
-    """Return sentences on how much results vary when nothing changed, and which gain would be noticed."""
+    """Return sentences on how much results vary when nothing changed, and which gain the gate would still notice."""
     same_night = (
         ""
         if audit.differ_same_night is None
@@ -183,7 +180,7 @@ def describe_position(audit: NoiseReport) -> str:
 
 
 def describe_sealed(test: SealedTest) -> str:
-    """Return the result of the sealed test of an adopted change, or the reason why the test still waits."""
+    """Return the result of an adopted change on the sealed tasks, or why it could not be scored yet."""
     what = f"The change of night {plain(test.change)}"
     if test.why:
         so_far = f"; {number(test.attempts, 'try', 'tries')} so far" if test.attempts else ""
@@ -197,7 +194,7 @@ def describe_sealed(test: SealedTest) -> str:
 
 
 def describe_shortfall(shortfall: Shortfall) -> str:
-    """Return how many more tasks a verdict needs and how many days of work they take, or "" when there are enough."""
+    """Return how many more tasks a verdict needs and how many days of work these take, or "" if there are enough."""
     if not shortfall.missing:
         return ""
     days = f", about {number(shortfall.days, 'day')} of work at your pace" if shortfall.days else ""
@@ -220,7 +217,7 @@ def list_remarks(rows: Sequence[TaskRow], trials: Sequence[TrialReport]) -> Iter
 
 
 def list_trials(report: NightReport) -> Iterator[str]:
-    """Yield a sentence on each decision of the strict rule; decisions of the paired rule are shown with each rule."""
+    """Yield a sentence on each comparison of means; verdicts by pairs are shown with each rule instead."""
     for trial in report.trials:
         if trial.k is None:
             yield f"The {DOCUMENTS.get(trial.document, plain(trial.document))}: {sentence(trial.decision.why)}"
@@ -268,9 +265,8 @@ MAX_RULE = 160
 class PartReport(Struct, frozen=True, kw_only=True):
     """A whole file or one of its rules, and the results of the pairs that tested it.
 
-    ``better`` counts the pairs that went better with the part, ``worse`` those that went better without it;
-    ``requests`` counts the different requests measured. ``line`` is the rule's line in the file, or 0 for the whole
-    file.
+    ``better`` counts the pairs that went better with this part of the file, ``worse`` those better without it;
+    ``requests`` counts the different requests measured. ``line`` is the rule's line in the file, 0 for the whole file.
     """
 
     text: str
@@ -283,7 +279,7 @@ class PartReport(Struct, frozen=True, kw_only=True):
 
 
 class TryReport(Struct, frozen=True, kw_only=True):
-    """The results of ``try``; ``whole`` compares the file with no file, or with the file ``against``."""
+    """The results of the command ``try``; ``whole`` compares the file with no file, or with the file ``against``."""
 
     name: str
     path: str
@@ -299,7 +295,7 @@ class TryReport(Struct, frozen=True, kw_only=True):
 
     @property
     def unfinished(self) -> str:
-        """Why the command should be run again, or "" when it is finished."""
+        """Why ``try`` should be run again (a cap, or too little measured), or "" when it is finished."""
         parts = (self.whole, *self.rules)
         lost = all(part.effect is Effect.UNMEASURED for part in parts)
         return self.cut or ("too little could be measured" if lost else "")

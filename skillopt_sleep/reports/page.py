@@ -1,4 +1,4 @@
-"""Renders nights as files: ``report.md`` and the pages of a browser from templates, and what programs read as JSON.
+"""Renders nights as files: ``report.md`` and HTML pages from templates, and JSON files for programs.
 
 Everything quoted was written by others. Each kind of template escapes every value, so that the value reads as written
 and can never become markup. A page needs no other file: it loads nothing, its Content-Security-Policy allows only its
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 
 MOST_BYTES = 290_000
-"""Maximum size of a page in bytes; a larger page is rendered again with fewer places of each rule in full."""
+"""Maximum size of a page in bytes; a larger page is rendered again with fewer of the answers to each rule's tests."""
 MOST_PLACES = (40, 16, 6, 2, 0)
-"""Numbers of places shown in full for each rule, tried in turn until the page is small enough."""
+"""How many places (test tasks with both answers) a page shows of each rule: tried in turn until it is small enough."""
 
 
 def render_report(report: NightReport) -> str:
@@ -51,7 +51,7 @@ def render_report(report: NightReport) -> str:
 
 
 def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:
-    """Return the page of a night; ``options`` lead commands to the person's data, ``drawn`` names the state shown."""
+    """Return the HTML page of a night; ``options`` complete its commands, ``drawn`` is a digest of what it shows."""
     page = ""
     for most in MOST_PLACES:
         page = _render_html("night.html", night=_limit_places(night, most), options=options, phases=PHASES, drawn=drawn)
@@ -61,12 +61,12 @@ def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:
 
 
 def render_index(history: History, *, options: str = "") -> str:
-    """Return the page over all nights of a project."""
+    """Return the HTML page over all nights of a project; ``options`` complete its commands."""
     return _render_html("index.html", history=history, options=options, drawn="")
 
 
 def render_training(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Return the page of a training run, and its learning curve as an SVG picture, from its summary and its steps."""
+    """Return the HTML page of a training run and its learning curve as SVG, from its summary and its steps."""
     curve = _draw_curve(summary.get("baseline_selection_score"), history)
     spend, tests = summary["spend"], summary["test_by_type"]
     facts = [
@@ -165,7 +165,7 @@ def _digest(text: str) -> str:
 
 @functools.cache
 def _open_templates(kind: str) -> Environment:
-    """Return the templates of one kind; import jinja2 only now, when something is rendered."""
+    """Return the jinja2 environment for "html" or "md" templates; jinja2 is slow to import, so only here."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
 
@@ -217,7 +217,7 @@ def _fence(lines: Sequence[str]) -> str:
 
 
 def _grade(row: HoldoutRow) -> str:
-    """Return whether the task passed, with its score when the score says more."""
+    """Return how a task went: "passed", "failed", "partly right (0.40)" or "not measured"."""
     if row.hard is None:
         return "not measured"
     partial = row.soft not in {None, row.hard}
@@ -257,7 +257,7 @@ def render_schema() -> bytes:
 
 
 def _close(definition: dict[str, Any]) -> dict[str, Any]:
-    """Put a schema's description on one line; make an object require every key and allow no other."""
+    """Put the description of a schema's object on one line, require every key of the object and allow no other."""
     closed = {**definition, "description": " ".join(definition["description"].replace("``", "`").split())}
     if "properties" in definition:
         properties = {

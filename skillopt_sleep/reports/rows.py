@@ -1,4 +1,4 @@
-"""The places of a night's tests: each test task before and after, and the answers of both arms with their differences.
+"""What a night's tests showed, task by task: results before and after, and both answers with their differences marked.
 
 All strings are safe to show (``plain``) but not yet escaped for Markdown or HTML.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # what a night was made of takes longer to import than `statu
 TASK_CHARACTERS = 90
 """Maximum characters of a task in a table."""
 SHORT = 60
-"""Maximum characters of the person's words, and of the request before them, when both together name a task."""
+"""Maximum characters of the person's words, and of the request before them, where a task is named by both."""
 QUOTE_CHARACTERS = 160
 """Maximum characters of a quotation of the person, in Markdown and on the terminal."""
 ASKED_CHARACTERS = 400
@@ -41,7 +41,7 @@ ALIKE = 0.3
 """Minimum share of common characters at which the differences between two answers are marked."""
 
 OPERATIONS: Mapping[str, str] = WORDS["operations"]
-"""For each operation of an edit, the words for what it does to the document."""
+"""For each operation of an edit, its words before a document's name: "append" is "new in"."""
 
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
@@ -80,14 +80,14 @@ class Place(Struct, frozen=True, kw_only=True):
 
     outcome: Outcome
     kind: str
-    """The kind of place: "corrected by you", "another place where it applies" or "asked by you"."""
+    """Where this is: "corrected by you", "another place where it applies" or "asked by you"."""
     day: str
     """The day of the session in words, or "" when it is unknown."""
     asked: str
     said: tuple[str, ...]
     """The person's words at this place."""
     before: str
-    """The heading above the old answer."""
+    """The heading above the old answer: "What it did then" or "What it does without the rule"."""
     old: tuple[Piece, ...]
     new: tuple[Piece, ...]
     """The agent's answer with the rule."""
@@ -125,12 +125,12 @@ def describe_task(label: TaskLabel) -> str:
 
 
 def list_said(report: NightReport) -> tuple[PendingReport, ...]:
-    """Return the undecided rules that are standing wishes of the person; the person may adopt each one alone."""
+    """Return the undecided rules that state a standing wish of the person, who may adopt each of them alone."""
     return tuple(pending for pending in report.pending if pending.you_said_so)
 
 
 def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
-    """Return the edits that were held back, without the undecided ones, which reports list in another place."""
+    """Return the edits held back from trial, without those still undecided, which reports list in another place."""
     pending = {edit for change in report.pending for edit in change.edits}
     return tuple(
         held for held in report.held_edits if held.status is not EditStatus.PENDING or held.edit.id not in pending
@@ -138,7 +138,7 @@ def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
 
 
 def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | None = None) -> str:
-    """Return where a rule comes from (``shown`` corrections are quoted) and its results at moments, or "" for none."""
+    """Return the corrections a rule comes from, ``shown`` of them quoted, and its results at moments; "" if none."""
     labels = {label.id: label for label in report.tasks if label.moment}
     written = [labels[task] for task in applied.edit.task_ids if task in labels]
     lessons = {label.moment for label in written}
@@ -191,7 +191,7 @@ def clip(text: str, most: int = ANSWER_CHARACTERS) -> str:
 
 
 def list_places(outcome: Consolidated | None) -> dict[str, tuple[Place, ...]]:
-    """Return, by the id of each rule, the places where it was tried tonight, those that got worse first."""
+    """Return the places where each rule was tried tonight, by the rule's id; those that got worse come first."""
     if outcome is None:
         return {}
     tasks = {task.id: task for task in (*outcome.pools.train, *outcome.pools.val)}
@@ -227,7 +227,7 @@ def _count_outcome(task: str, pairs: Sequence[tuple[ReplayResult, ReplayResult]]
 def _choose_pair(
     pairs: Sequence[tuple[ReplayResult, ReplayResult]], outcome: Outcome
 ) -> tuple[ReplayResult, ReplayResult]:
-    """Return the pair of replays that shows the outcome best: the one with the largest gain, or loss."""
+    """Return the pair of replays that shows the outcome best: with the largest loss if it is worse, else gain."""
 
     def gain(pair: tuple[ReplayResult, ReplayResult]) -> float:
         old, new = pair[0].score, pair[1].score
@@ -277,7 +277,7 @@ def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece
 
 
 def _mark(runs: Sequence[tuple[str, str]], mark: str) -> tuple[Piece, ...]:
-    """Join runs of words into pieces; a blank between two marked words is marked too."""
+    """Join (tag, words) runs into pieces that bear the ``mark``; a blank between two marked words is marked too."""
     pieces: list[Piece] = []
     for index, (tag, text) in enumerate(runs):
         is_gap = text == " " and 0 < index < len(runs) - 1
@@ -290,14 +290,14 @@ def _mark(runs: Sequence[tuple[str, str]], mark: str) -> tuple[Piece, ...]:
 
 
 def _reported_trial(report: NightReport) -> TrialReport | None:
-    """Return the trial whose tasks are reported in detail: the last accepted one, or the last one, or None."""
+    """Return the trial whose tasks are reported in detail: the last accepted one, else the last one, if any."""
     trials = [trial for trial in report.trials if trial.decision.pairs]
     accepted = [trial for trial in trials if trial.decision.verdict is Verdict.ACCEPT]
     return next(reversed(accepted or trials), None)
 
 
 def _counted_outcome(task: str, trial: TrialReport | None) -> Outcome | None:
-    """Return how the paired rule counted a task, or None when it counted no pair of it or another rule decided."""
+    """Return whether a task won, lost or did both in the trial's pairs; None for neither, and for a trial by means."""
     if trial is None or trial.k is None:
         return None
     won, lost = task in trial.improved, task in trial.worsened

@@ -30,11 +30,11 @@ from skillopt_sleep.reports.rows import (
 )
 
 QUOTES = 3
-"""Maximum quotations for one rule; the evidence file contains all of them."""
+"""Maximum corrections quoted for one rule; the evidence file contains all of them."""
 RULE_CHARACTERS = 2_000
 REASON_CHARACTERS = 400
 MOST = 60
-"""Maximum rules of one group in a report."""
+"""Maximum rules that a report shows of one group, such as the proven ones."""
 
 
 class State(enum.StrEnum):
@@ -63,7 +63,7 @@ class RuleView(Struct, frozen=True, kw_only=True):
     """One rule of a night with its origin, tests and outcome."""
 
     id: str
-    """The id of the edit, or "" when no command can name the edit."""
+    """The id of the edit for commands such as ``adopt --edit ID``, or "" when no command can use it."""
     state: State
     text: str
     does: str
@@ -71,7 +71,7 @@ class RuleView(Struct, frozen=True, kw_only=True):
     path: str = ""
     """The path of the document's file, or "" when no change of the document is proposed."""
     instead_of: str = ""
-    """The old rule that this rule replaces, or "" when it replaces none."""
+    """The text of the rule that this rule replaces, or "" when it replaces none."""
     reason: str = ""
     quotes: tuple[Quote, ...] = ()
     """The person's own corrections from which the rule was written."""
@@ -93,7 +93,7 @@ class RuleView(Struct, frozen=True, kw_only=True):
     """The replays that trying the rule took tonight, in words."""
     places: tuple[Place, ...] = ()
     live: str = ""
-    """The day since which the rule is live, in words, or "" when it is not live."""
+    """The day in words on which the rule was adopted, or "" when it is not live."""
 
     @property
     def tally(self) -> str:
@@ -117,7 +117,7 @@ class RuleView(Struct, frozen=True, kw_only=True):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """The rules with the same outcome, with a title and a note."""
+    """The rules with the same outcome, with a title ("Proven") and a note on what the title means."""
 
     state: State
     title: str
@@ -130,7 +130,7 @@ def list_groups(
 ) -> Iterator[Group]:
     """Yield the rules of the night in groups, one for each outcome.
 
-    ``places`` has the answers by the id of the edit, and ``live`` the time since which an edit is live, by its id.
+    ``places`` maps an edit's id to the places it was tried at, ``live`` to the time since when it has been live.
     """
     rules: defaultdict[State, list[RuleView]] = defaultdict(list)
     tested = report.gate_mode != "off"
@@ -192,7 +192,7 @@ def _describe_rule(
 
 
 def _describe_unseen(pending: PendingReport, state: State) -> list[RuleView]:
-    """Return views of undecided rules that were not tried tonight; the nights that tried them know more about them."""
+    """Return views of undecided rules that were not tried tonight, with the little that tonight's report says."""
     document = DOCUMENTS.get(pending.document, plain(pending.document))
     return [RuleView(id="", state=state, text=_clip_rule(rule), does=f"for the {document}") for rule in pending.rules]
 
@@ -207,7 +207,7 @@ def _clip_rule(text: str) -> str:
 
 
 def _list_quotes(edit: EditRecord, report: NightReport, *, wishes_first: bool) -> tuple[Quote, ...]:
-    """Return the person's words behind a rule; words that share no term with the rule are used only if none does."""
+    """Return the person's words behind a rule, of which those that share no term with it only if all do not."""
     from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` compares no texts
 
     wanted = find_heavy(f"{edit.text} {edit.anchor}")

@@ -24,10 +24,10 @@ from skillopt_sleep.scheduling.due import Attempt, DaemonState, Outlook, Schedul
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """The reason why the last nights of a project failed."""
+    """Why the last nights of a project failed, and what to do."""
 
     key: str
-    """The key of the last failed night, by which each failure is shown only once."""
+    """The last failed night, or its failed start, as a text that is kept so that each failure is shown only once."""
     nights: int
     """Number of nights in a row that failed."""
     why: str
@@ -55,9 +55,9 @@ class Status(Struct, frozen=True, kw_only=True):
     pending: tuple[PendingReport, ...] = ()
     """Changes that are still undecided."""
     account: Account = Account()
-    """The sums over all changes tried so far."""
+    """How many rules were tried and proven so far, and how many of these luck may explain."""
     sealed: tuple[SealedTest, ...] = ()
-    """Results of the sealed tests of adopted changes, the latest first."""
+    """Results of adopted changes on the sealed tasks, the latest first."""
     running: bool = False
     failure: Failure | None = None
     """The reason why the last nights failed, or None when the last night did not fail."""
@@ -71,14 +71,14 @@ NIGHTS, PENDING = 5, 3
 """Maximum nights and undecided changes on the first page."""
 
 SEALED = 3
-"""Maximum sealed tests on the page, the latest ones."""
+"""Maximum results of adopted changes on the sealed tasks that the page shows, the latest ones."""
 
 SIGNAL_CODES = frozenset({129, 130, 143})
 """Exit codes of a night that a signal ended: SIGHUP, SIGINT (Ctrl-C) or SIGTERM."""
 
 
 def describe_status(status: Status, *, everything: bool = False) -> Page:
-    """Return the page on what waits for the user, the last nights and the next one; ``everything`` omits nothing."""
+    """Return the page of ``status``: what waits for the user, the schedule, the last nights (``everything``: all)."""
     nights = len(status.nights) if everything else NIGHTS
     rows = [_row(night, status) for night in status.nights[:nights]]
     table = [Table(HEAD, rows, elastic=1)] if rows else []
@@ -126,7 +126,7 @@ def _needs(change: PendingReport) -> Cell:
 
 
 def _list_waiting(status: Status) -> Iterator[Facts | Cell]:
-    """Yield lines on what waits for the user, and on what waits for the next night."""
+    """Yield lines on what the user can do now, such as adopt a change, and on what the next night will use."""
     if not status.nights:
         yield "No night yet. Begin with:"
         yield Facts([*WORDS["first steps"].items()])
@@ -162,8 +162,7 @@ def describe_failure(failure: Failure) -> Iterator[Cell]:
 def _list_trust(status: Status, *, everything: bool) -> Iterator[Cell]:
     """Yield lines on all changes tried so far and, if ``everything``, on how far the tests can be trusted.
 
-    More tasks are asked for only while no rule is proven: beside an accepted night, "one more task" would contradict
-    it.
+    More tasks are asked for only while no rule is proven: otherwise "one more task" would contradict the acceptance.
     """
     if account := describe_account(status.account):
         yield account
@@ -196,7 +195,7 @@ def describe_installed(schedule: Schedule, data_dir: Path) -> Page:
 
 
 def describe_schedule(outlook: Outlook) -> Iterator[str]:
-    """Yield lines on when the nights of a project run, with problems first, in capitals."""
+    """Yield lines on when the nights of a project run; first the problems, which begin in capitals: "MISSED: ..."."""
     if not outlook.scheduled:
         yield (
             f"This project is not in the nightly schedule, which has {number(outlook.others, 'other project')}:"
@@ -232,7 +231,7 @@ def _last(attempt: Attempt | None) -> str:
 
 
 def describe_exit(code: int) -> str:
-    """Return in words how a scheduled night with this exit code ended."""
+    """Return in words how a scheduled night with this exit code ended: "normally", "with exit 9"."""
     return str(WORDS["exit codes"].get(str(code), f"with exit {code}"))
 
 

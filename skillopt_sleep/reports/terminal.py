@@ -1,4 +1,4 @@
-"""A night on one screen: what ``run`` prints at its end, and ``show`` on a terminal."""
+"""The page that shows a night on one screen: ``run`` prints it at its end, and ``show`` on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skillopt_sleep.reports.rules import Group, RuleView, State
 from skillopt_sleep.reports.view import NightView
 
 MOST = {State.PROVEN: 3, State.UNTESTED: 3, State.SAID: 2, State.PROMISING: 1, State.WAITING: 1}
-"""Maximum rules on the first screen, by outcome; of other outcomes, only the number of rules is shown."""
+"""Maximum rules on the first screen, by outcome; of an outcome without a number, only the count is shown."""
 MOST_NOTES = 2
 
 
@@ -25,8 +25,8 @@ def describe_screen(
 ) -> Page:
     """Return a night as a page for a terminal; without ``everything`` the page fits on one screen.
 
-    ``program`` is the command that calls this program here, ``place`` the options that lead a command to this night,
-    and ``again`` all options of this run, which a command that continues the run needs.
+    In the commands that the page names, ``program`` is the program's name here, ``place`` are options that lead to this
+    night, and ``again`` are the options of this run, which a command that continues the run needs.
     """
     steps = [(_complete(command, program, place, again), effect) for command, effect in night.steps]
     loads = [Line(f"{night.loads} {night.loads_why}".rstrip(), _tone_loading(night))] if night.loads else []
@@ -50,7 +50,7 @@ def _tone_loading(night: NightView) -> Tone:
 
 
 def _complete(command: str, program: str, place: str, again: Sequence[str]) -> str:
-    """Return the command with the options that it needs here; options already in the command keep their value."""
+    """Add options to a command that the page names: to ``run`` those of ``again`` it lacks, to others ``place``."""
     words = command.split()
     if words[1:2] == ["run"] and again:
         command = " ".join([command, *(option for option in again if option.split()[0] not in words)])
@@ -85,7 +85,7 @@ def _describe_rule(rule: RuleView, adopt: str, *, everything: bool) -> Iterator[
 
 
 def _list_tests(night: NightView) -> Iterator[Part]:
-    """Yield each comparison, and the requests that had another result with the change."""
+    """Yield a line on each comparison of means, and the requests that came out better or worse with the change."""
     yield from night.trials
     rows = [row for row in night.tasks if row.outcome not in {Outcome.SAME, Outcome.UNMEASURED}]
     if rows:

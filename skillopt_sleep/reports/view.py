@@ -1,4 +1,4 @@
-"""The view model of a night: all contents of a report, from which every form of report is rendered.
+"""The contents of a night's report in plain values, from which its Markdown, HTML and terminal forms are rendered.
 
 All strings are plain: on one line or clipped, without control or bidirectional characters, but not yet escaped for
 Markdown, HTML or a terminal.
@@ -55,13 +55,13 @@ DIFF_LINES = 120
 DIFF_CHARACTERS = 400
 """Maximum characters of one line of a diff."""
 MISSING_FOLDER = "no such folder"
-"""The reason that a source reports for a folder that does not exist."""
+"""The reason that a reader of sessions gives for a folder that does not exist."""
 EXAMPLES = 2
-"""Maximum examples for each reason why something was left out."""
+"""Maximum examples that a report names for each reason why lines, files or requests were left out."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """A request that the person makes again and again, with the number of sessions."""
+    """A request that the person makes again and again, with the number of sessions in which it was made."""
 
     words: str
     sessions: int
@@ -69,7 +69,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class NightView(Struct, frozen=True, kw_only=True):
-    """The contents of every report of a night."""
+    """All that the reports of a night show, as text and numbers ready to be rendered."""
 
     night: str
     project: str
@@ -84,12 +84,12 @@ class NightView(Struct, frozen=True, kw_only=True):
     """One sentence on the whole night."""
     text: str
     limits: tuple[str, ...]
-    """Sentences on what limits the verdict."""
+    """Sentences on why the verdict proves less than it seems, such as that the agent was simulated."""
     loads: str
-    """A text on whether the agent loads what is proposed, or "" when nothing is proposed."""
+    """A sentence on whether the agent reads the changed files, or "" when nothing is proposed."""
     is_loaded: bool
     not_loaded: bool
-    """Whether the proposed rules would not reach the agent."""
+    """Whether the check showed that the proposed rules would not reach the agent."""
     loads_why: str
     now: str
     steps: tuple[tuple[str, str], ...]
@@ -107,7 +107,7 @@ class NightView(Struct, frozen=True, kw_only=True):
     trust: tuple[str, ...]
     read: str
     kept: tuple[str, ...]
-    """Sentences on what is kept for a later night, or belongs to another project."""
+    """Sentences on sessions and tasks not used tonight: kept for a later night, or of another project."""
     left_out: tuple[tuple[str, str, tuple[str, ...]], ...]
     """What was skipped: for each reason the number, the reason and examples."""
     costs: tuple[tuple[str, str, str], ...]
@@ -129,9 +129,9 @@ def describe_night(
     live: Mapping[str, str] = MappingProxyType({}),
     status: str = "",
 ) -> NightView:
-    """Return the view of a night.
+    """Return all that the reports of a night show.
 
-    ``outcome`` has the answers at every place, or is None once they are deleted; ``asked`` are recurring requests,
+    ``outcome`` has the answers to the tests, or is None once they are deleted; ``asked`` are recurring requests,
     ``live`` has the time since which an edit is live, by its id, and ``status`` is the state of the proposal.
     """
     headline = summarize_night(report)
@@ -177,7 +177,7 @@ def describe_night(
 
 
 def _summarize(headline: Headline, groups: Sequence[Group]) -> str:
-    """Return a sentence on the night: the number of rules with each outcome, or else the headline."""
+    """Return a sentence on the night: "One rule is proven and waits for you", or else the title of its ending."""
     rules = {group.state: group.rules for group in groups}
     proven = rules.get(State.PROVEN, ())
     tried = sum(len(rules.get(state, ())) for state in (State.WAITING, State.PROMISING, State.SAID))
@@ -229,7 +229,7 @@ def _list_kept(report: NightReport) -> Iterator[str]:
 
 
 def _list_left_out(report: NightReport) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    """Return what was skipped or refused for each reason, the most frequent reason first."""
+    """Return what was skipped or refused: for each reason its count and examples, the most frequent reason first."""
     total: Counter[tuple[str, str]] = Counter()
     examples: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for skip in report.skipped:

@@ -1,9 +1,9 @@
 """The page of ``watch``: whether a person corrects the agent less often since a rule was adopted.
 
 Replays prove a rule; only the sessions show whether it helps in daily work. This module only counts, without a model. A
-prompt counts for a rule when it repeats, word for word, a correction from which the rule was written, or when it is a
-correction that resembles the rule or those words in more than the phrases of any complaint. The corrections behind a
-rule count as made before it, even if no prompt with a recorded time contains them any more.
+prompt counts for a rule when it repeats, word for word, a correction from which the rule was written. Another
+correction counts when it resembles the rule or those words, not only in the phrases of any complaint. The corrections
+behind a rule count as made before it, even if no prompt with a recorded time contains them any more.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from skillopt_sleep.reports.blocks import Cell, Items, Line, Page, Section, Tone
 from skillopt_sleep.reports.formatting import number, plain
 
 ENOUGH = 3.0
-"""Corrections to be expected if nothing had changed, below which having fewer of them means nothing."""
+"""The number of corrections to be expected without a rule from which having fewer says something about the rule."""
 
 TERMS_NEEDED = 0.5
 """Minimum share of a rule's distinctive terms that a correction must contain to count for the rule."""
 
 CHANCE = 0.05
-"""Maximum probability at which a decrease of corrections counts as more than chance."""
+"""The probability at or below which a decrease of corrections is taken to be more than chance."""
 
 CHARACTERS = 90
 """Maximum characters of a rule on the page."""
@@ -42,7 +42,7 @@ RULES = 4
 TITLE = "How often you made corrections like each rule, per 100 prompts you typed in this project"
 
 WORDS_OF_A_PART = 2
-"""Minimum content words of a correction that may be a part of a prompt; a shorter one must be the whole prompt."""
+"""Minimum content words of a correction to look for inside longer prompts; a shorter one must be the whole prompt."""
 
 READ = 4_000
 """Characters at the start of a prompt in which a correction is searched for; the rest is usually pasted."""
@@ -51,7 +51,7 @@ _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 class WatchState(enum.StrEnum):
-    """The conclusion from the counted corrections about a rule."""
+    """The conclusion about a rule, drawn from the corrections like it before and after its adoption."""
 
     FELL = "fell"
     """Corrections became fewer, and chance hardly explains it."""
@@ -69,7 +69,7 @@ TONES = {WatchState.FELL: Tone.GOOD, WatchState.DID_NOT_FALL: Tone.BAD}
 
 
 class LiveRule(Struct, frozen=True, kw_only=True):
-    """One adopted edit that is live."""
+    """One adopted edit that is in the user's file now."""
 
     edit: EditRecord
     night: str
@@ -79,9 +79,9 @@ class LiveRule(Struct, frozen=True, kw_only=True):
     words: tuple[str, ...] = ()
     """The person's own words from which the rule was written."""
     how: str = ""
-    """How the rule went live without a gate, such as by the person's word; "" when a gate had accepted it."""
+    """How the rule was adopted without being proven, such as by the person's word; "" when the gate had accepted it."""
     lived: tuple[tuple[str, str], ...] = ()
-    """Earlier periods in which the rule was live until it was reverted: pairs of start and end, in ISO 8601."""
+    """Earlier adoptions of the rule that were reverted: pairs of start and end, in ISO 8601."""
 
     @property
     def text(self) -> str:
@@ -102,7 +102,7 @@ class Period(Struct, frozen=True, kw_only=True):
 
 
 class Watched(Struct, frozen=True, kw_only=True):
-    """A rule with the corrections that count for it, before and since it went live."""
+    """A rule with the prompts, and the corrections like this rule among them, before and after it was adopted."""
 
     rule: LiveRule
     before: Period
@@ -115,7 +115,7 @@ class Watched(Struct, frozen=True, kw_only=True):
 
 
 def compare_corrections(rules: Sequence[LiveRule], sessions: Iterable[Session]) -> tuple[Watched, ...]:
-    """Return for each rule, in the given order, the counts over the sessions of the project where the rule is live.
+    """Return for each rule how often the person corrected the like before and after its adoption, in these sessions.
 
     Prompts without a recorded time, choices in dialogues and headless runs do not count, and neither do prompts typed
     in an earlier period in which the rule was live.
@@ -155,7 +155,7 @@ def _watch_rule(
 
 
 class _Quote(Struct, frozen=True, kw_only=True):
-    """Words that are searched for in prompts, in the form that ``_fold`` returns."""
+    """The words of a rule or of a correction behind it, to be searched for in prompts, in the form of ``_fold``."""
 
     words: str
     is_cut: bool
@@ -164,7 +164,7 @@ class _Quote(Struct, frozen=True, kw_only=True):
     """Whether the words are distinctive enough to be found inside a longer prompt; "no, again" is not."""
 
     def stands_in(self, typed: str) -> bool:
-        """Tell whether a folded prompt contains the words."""
+        """Return whether a prompt, in the form that ``_fold`` returns, contains the words."""
         if self.is_cut:
             return typed.startswith(self.words)
         return typed == self.words or (self.may_be_part and f" {self.words} " in f" {typed} ")
@@ -173,7 +173,7 @@ class _Quote(Struct, frozen=True, kw_only=True):
 def _list_quotes(rule: LiveRule) -> tuple[_Quote, ...]:
     """Return the rule and the corrections from which it was written, as words to search for.
 
-    Corrections that share no term with the rule are left out, unless none does, as after a translation.
+    Corrections that share no term with the rule are left out, unless none shares one, as after a translation.
     """
     about = _weighty_terms(rule.text)
     own = [words for words in rule.words if about & _weighty_terms(words)] or rule.words
@@ -201,7 +201,7 @@ def _is_about(prompt: str, rule: LiveRule, marks: tuple[frozenset[str], float]) 
 
 
 def _find_marks(rule: LiveRule, rules: Sequence[LiveRule]) -> tuple[frozenset[str], float]:
-    """Return the terms that tell complaints about a rule from similar complaints, and how many terms are needed.
+    """Return the terms by which a correction is recognised as one about this rule, and how many of them are needed.
 
     They are the terms common to the rule and the person's words for it: phrases such as "you forgot ... again" are not
     in the rule. Terms of another rule are left out, unless no other term remains. When the rule and the words share no
@@ -221,7 +221,7 @@ def _weighty_terms(*texts: str) -> frozenset[str]:
 
 
 def _judge(before: Period, after: Period) -> tuple[WatchState, float | None, int]:
-    """Return the conclusion from the counts, the probability of so few corrections, and the number of missing prompts.
+    """Return the conclusion from the counts, the chance of so few corrections, and how many prompts it still lacks.
 
     If nothing had changed, the corrections since adoption are binomial in all n corrections, with the share of prompts
     typed since (conditional test of two Poisson rates, Przyborowski and Wilenski 1940). Rules are written from what was
@@ -259,7 +259,7 @@ def _parse_moment(at: str) -> datetime | None:
 
 
 def describe_watch(watched: Sequence[Watched], *, everything: bool = False) -> Page:
-    """Return the page: one item per rule, those that do not help first, then the others in the given order."""
+    """Return the page of ``watch``: one item per rule, those that do not help first, then the others as given."""
     if not watched:
         return (Section("", ("No rule of this project is live, so there is nothing to watch.",)),)
     most = len(watched) if everything else RULES

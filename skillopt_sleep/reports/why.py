@@ -1,4 +1,4 @@
-"""The origin of a rule: its nights, the tasks and the person's words behind it, and its tests.
+"""The page of ``why``: where a rule comes from, with its nights, tasks, the person's words behind it, and its tests.
 
 A person must be able to explain a rule that an agent follows for months, adopted or not. The nights' own reports hold
 everything that is needed.
@@ -53,23 +53,23 @@ STATES = {
     RuleState.DROPPED: ("dropped: it was not decided, and the test could not continue", Tone.PLAIN),
     RuleState.HELD: ("held back: it was never tested", Tone.PLAIN),
 }
-"""The words for each state of a rule, and the meaning of their colour."""
+"""The words for each state of a rule, and whether their colour means good, bad or waiting."""
 
 TOLD = 3
-"""Maximum tasks and nights of a rule on the first page, and maximum tasks with a better result in one night."""
+"""Maximum tasks and nights of a rule on the first page, and maximum improved tasks that it shows of one night."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """The part of one night that concerns a rule."""
+    """What one night did with a rule: whether it was tried, and with what result."""
 
     night: str
     started_at: str
     status: EditStatus
     why: str = ""
     said: str = ""
-    """The result of the rule as a standing wish of the person, in words, or "" for any other rule."""
+    """How a rule from a standing wish of the person was kept, in words, or "" for any other rule."""
     trial: TrialReport | None = None
-    """The trial in which the rule was compared, or None when there was none."""
+    """The trial of the rule in this night, or None when there was none."""
     improved: tuple[str, ...] = ()
     """The requests that had a better result with the rule."""
     worsened: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Story(Struct, frozen=True, kw_only=True):
-    """A rule with its state, its tasks and its nights."""
+    """A rule with its state, the tasks it was learnt from, and the nights that dealt with it."""
 
     edit: EditRecord
     state: RuleState
@@ -87,7 +87,7 @@ class Story(Struct, frozen=True, kw_only=True):
     attempts: tuple[Attempt, ...]
     """The nights that dealt with the rule, the oldest first."""
     tried: str = ""
-    """The words that were tried, or "" when they are the words of the edit."""
+    """The words that the nights tried, when the person adopted the rule in words of their own; otherwise ""."""
     altered_in: str = ""
     """The file in which the adopted rule has been changed by hand, or "" in any other state."""
 
@@ -103,10 +103,10 @@ def find_rules(
 ) -> tuple[Story, ...]:
     """Return the stories of the rules with the id ``wanted``, else with exactly this text, else containing it.
 
-    A rule may be pasted with its list mark. ``nights`` and the stories come with the latest first. ``live`` tells of
-    each (night, edit id) that was ever adopted whether it is live now; ``altered`` has the file of each live edit that
-    was changed by hand; ``pending`` are the ids of undecided edits; ``adopted`` are the live edits as they were
-    adopted, some in the person's own words.
+    A rule may be pasted with its list mark. ``nights`` and the stories come with the latest first. ``live`` maps the
+    (night, edit id) of every edit ever adopted to whether it is live now; ``altered`` maps that of each live edit that
+    was changed by hand to its file; ``pending`` are the ids of undecided edits; ``adopted`` are the live edits as they
+    were adopted, some in the person's own words.
     """
     rules = _rules(nights)
     rules |= {edit.id: edit for edit in adopted if edit.id in rules and edit.text != rules[edit.id].text}
@@ -130,7 +130,7 @@ def find_nearest_rule(wanted: str, nights: Sequence[NightReport]) -> str:
 
 
 def _rules(nights: Sequence[NightReport]) -> dict[str, EditRecord]:
-    """Return every edit of the nights by its id; of two versions, the one of the latest night."""
+    """Return every edit of the nights by its id; if nights have it in different words, as the latest has it."""
     rules: dict[str, EditRecord] = {}
     for night in nights:
         for applied in _edits(night):
@@ -190,7 +190,7 @@ def _attempt(applied: AppliedEdit, night: NightReport) -> Attempt:
 def _state(
     edit: EditRecord, attempts: Sequence[Attempt], live: Mapping[tuple[str, str], bool], pending: Collection[str]
 ) -> RuleState:
-    """Return the state of a rule: from its adoption, or else from the last night that tried it and did not skip it."""
+    """Return whether a rule is live or reverted, if it was ever adopted, else what the last night to try it said."""
     adopted = [live[key] for attempt in attempts if (key := (attempt.night, edit.id)) in live]
     if adopted:
         return RuleState.ADOPTED if any(adopted) else RuleState.REVERTED
@@ -205,7 +205,7 @@ def _state(
 
 
 def describe_why(stories: Sequence[Story], *, everything: bool = False) -> Page:
-    """Return the page on one rule, or a list of several to choose from; ``everything`` adds all tasks and nights."""
+    """Return the page of ``why`` on one rule, or a list of several to choose from; ``everything`` omits nothing."""
     if len(stories) == 1:
         return tuple(_list_sections(stories[0], 10**6 if everything else TOLD))
     rows = [
