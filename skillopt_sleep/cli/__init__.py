@@ -1,6 +1,6 @@
-"""The command line: the only place that prints and exits.
+"""The command line. Only this package prints, and only it ends the process.
 
-A command's module is imported only when the command is called, so that starting stays fast.
+The module of a command is imported only when the command is called, so that starting stays fast.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "skillopt-sleep"
 
 
 class Command(NamedTuple):
-    """A command: the module of this package that defines ``<name>_command``, and its text in the list of commands."""
+    """Where a command is (a module of this package, with ``<name>_command``), and its line in the list of commands."""
 
     module: str
     help: str
@@ -55,18 +55,18 @@ COMMANDS: Mapping[str, Command] = {
     "eval": Command("train", "Score skills on a dataset, under one model or several."),
     "demo": Command("run", "Run a night on bundled sample sessions, with a simulated agent."),
 }
-"""Every command by name, in the order in which a newcomer needs them; this table imports none of their modules."""
+"""Every command by name, in the order in which a newcomer needs them. The table imports no command's module."""
 
 
 class Program(click.Group):
-    """The click group that finds its commands in ``COMMANDS``."""
+    """The group of all commands, which imports one of them only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names of all commands, in the order of ``COMMANDS``."""
+        """Return the names of all commands, in the order in which the help text lists them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the module of a command and return the command, or None when there is none of that name."""
+        """Import the command of this name and return it, or None when there is none."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"skillopt_sleep.cli.{COMMANDS[cmd_name].module}")
@@ -74,7 +74,7 @@ class Program(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Invoke the command; exit quietly when the reader of its output has closed the pipe, as `head` does."""
+        """Run the command; exit quietly when whoever reads its output has closed the pipe, as `head` does."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # or Python would complain at exit about unwritten output
@@ -82,14 +82,14 @@ class Program(click.Group):
             ctx.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the list of commands into the help text, from ``COMMANDS``."""
+        """Write the list of commands into the help text, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name; for an unknown name, exit with the nearest known one."""
+        """Return the command that the arguments name; fail for an unknown name, suggesting the nearest known one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from skillopt_sleep.model.text import suggest_name
 
@@ -123,7 +123,7 @@ def program(context: click.Context) -> None:
 
 
 class _Stderr:
-    """Standard error that drops what cannot be written, so that a full disk does not change how a command ends."""
+    """The stream stderr, except that it drops what cannot be written: a full disk must not change the exit code."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -132,7 +132,7 @@ class _Stderr:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write the text, or drop it when it cannot be written."""
+        """Write a text, or drop it when it cannot be written."""
         try:
             return self._stream.write(text)
         except OSError:
@@ -140,7 +140,7 @@ class _Stderr:
             return len(text)
 
     def flush(self) -> None:
-        """Flush the stream, or drop what cannot be written."""
+        """Write what is in the buffer, or drop it when it cannot be written."""
         try:
             self._stream.flush()
         except OSError:
@@ -148,13 +148,13 @@ class _Stderr:
 
 
 def _discard(stream: TextIO) -> None:
-    """Redirect a stream to the null device, or Python would retry its buffer at exit and change the exit code."""
+    """Send a stream's output to nowhere. Otherwise Python writes it again at exit, and fails with another exit code."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _open_closed_streams() -> None:
-    """Open closed standard streams on the null device; otherwise the next opened file would get their number."""
+    """Open stdin, stdout or stderr on the null device if it is closed; else the next opened file would become it."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             try:
@@ -200,7 +200,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _explain(error: OSError) -> str:
-    """Return one line that says what the system refused and what helps."""
+    """Return one line on an error of the operating system: the file, what went wrong, and what helps."""
     what = f"{error.filename or 'input or output'}: {error.strerror or error}"
     if error.errno in {errno.EMFILE, errno.ENFILE}:
         return f"{what}; allow more open files, as with: ulimit -n 256"
@@ -210,7 +210,7 @@ def _explain(error: OSError) -> str:
 
 
 def _print_error(message: str) -> None:
-    """Print an error on one line, without control characters: it may quote text that anybody wrote."""
+    """Print an error on one line of stderr, without control characters: it may quote text that anybody wrote."""
     from skillopt_sleep.reports.formatting import plain
 
     click.echo(f"{NAME}: {plain(message)}", err=True)

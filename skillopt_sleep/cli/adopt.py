@@ -72,7 +72,7 @@ is recorded as your own words, which were not tried. Empty a rule to leave it ou
 
 
 def _ask_for_words(edits: Sequence[EditRecord]) -> dict[str, str]:
-    """Open the rules in the user's editor; return the edited texts by edit id, or {} when the file was not saved."""
+    """Let the user reword rules in an editor; return the texts by edit id, or {} when the file was not saved."""
     page = click.edit("\n".join([ABOUT_WORDS, *(f"== {edit.id} ==\n{edit.text}\n" for edit in edits)]), extension=".md")
     if page is None:
         return {}
@@ -113,7 +113,7 @@ def revert_command(night: str | None, edit: str | None, listing: bool, as_json: 
 
 
 def _print_changes(changes: Sequence[LiveChange], *, as_json: bool) -> None:
-    """Print what happened to each live file, with its edits."""
+    """Print which files were changed, created or removed, each with the edits in it."""
     if as_json:
         print_json(changes)
         return
@@ -133,7 +133,7 @@ def _print_edits(edits: Iterable[EditRecord]) -> None:
 
 
 def _list_live(workspace: Workspace, *, as_json: bool) -> None:
-    """Print what is live, the latest first, with the size of what would be restored."""
+    """Print the adoptions that can be reverted, the latest first, each with the size of the file before it."""
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.usecases.adopt import list_live_adoptions
 
@@ -220,7 +220,7 @@ def remove(given: dict[str, Json | Path], /, *, commands: tuple[str, ...], as_js
 
 
 def _merge_flags(before: dict[str, Json | Path], after: dict[str, Json | Path]) -> dict[str, Json | Path]:
-    """Return the options given before and after the name of an action; of two values, the later one counts."""
+    """Merge options given before and after "approve" or "remove"; of one given twice, the later value counts."""
     return {**before, **{name: value for name, value in after.items() if value}}
 
 

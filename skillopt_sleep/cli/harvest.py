@@ -1,4 +1,4 @@
-"""``harvest`` reads new sessions into the inbox and prints what it found; ``forget`` deletes the data of a session."""
+"""The commands ``harvest``, which reads new sessions into the archive, and ``forget``, which deletes one from it."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _export(workspace: Workspace, path: Path) -> None:
 
 
 def _format_row(session: Session) -> dict[str, object]:
-    """Return one session as a JSON object: its prompts in order, each with the agent's answer and the feedback."""
+    """Return a session as one JSON object: its prompts in order, the agent's answers, and what the user corrected."""
     from skillopt_sleep.model.session import Feedback, PromptKind
 
     typed = [turn for turn in session.turns if turn.kind is not PromptKind.ANSWER]

@@ -1,4 +1,4 @@
-"""Functions that commands share: options, the workspace made from them, printing of results, progress of long work."""
+"""What the commands share: their options, the settings made from these, printing of results, and progress bars."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 HOMES = {f"{name.replace('-', '_')}_home": name for name in names(Kind.SOURCE)}
-"""The name of each source, by click's name of the option for the source's folder (``claude_home``)."""
+"""By option, such as ``claude_home``, the agent whose session files are in the folder that it names."""
 
 NOT_SETTINGS = frozenset({"project", "assignments", *HOMES})
-"""Shared options that are not passed on as a setting of the same name."""
+"""Shared options that do not set the setting of their name."""
 
 CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
 
 RESUME_HINT = "; the same command continues, and nothing is paid for twice"
-"""Text added to the message when ``train`` or ``eval`` is interrupted."""
+"""End of the message when a command is interrupted that continues where it was."""
 
 
 def _combine(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Return one decorator that adds several options, listed in `--help` in the order given."""
+    """Return one decorator that adds all of these options to a command, in this order in its `--help`."""
     return lambda command: functools.reduce(lambda done, option: option(done), reversed(options), command)
 
 
@@ -52,7 +52,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON inste
 data_dir_option = click.option("--data-dir", help="Where this program keeps its own data.")
 
 BACKENDS = ", ".join(names(Kind.BACKEND))
-"""The names of all backends, for the help texts of options."""
+"""The names of all backends, such as "claude", for help texts."""
 
 place_options = _combine(
     click.option(
@@ -70,7 +70,7 @@ place_options = _combine(
     click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; a.b.c=v for tables."),
     as_json,
 )
-"""The options of every command that works on a project."""
+"""Adds the options of every command that works on a project: where that is, and where its sessions are."""
 night_options = _combine(
     click.option("--backend", help=f"Agent or API to call: {BACKENDS}.  [default: claude]"),
     click.option("--target-backend", help="Backend of the model that should improve."),
@@ -114,7 +114,7 @@ night_options = _combine(
     click.option("--max-usd-day", type=float, help="Cap on dollars of all projects together, noon to noon; 0: none."),
     place_options,
 )
-"""The options of every command that runs or describes a night, with those of ``place_options``."""
+"""Adds the options of every command that runs or describes a night, ``place_options`` included."""
 
 
 run_options = _combine(
@@ -129,16 +129,16 @@ run_options = _combine(
     ),
     click.option("--ray-address", help="Address of the Ray cluster; without it, Ray is started on this machine."),
 )
-"""The options that ``train`` and ``eval`` share."""
+"""Adds the options that ``train`` and ``eval`` have in common."""
 
 
 all_option = click.option("--all", "everything", is_flag=True, help="Show everything, not only one screen of it.")
 
 
 def print_page(page: Page, *, paged: bool = True) -> None:
-    """Print a page: plain to a pipe or file, styled on a terminal, and through the user's pager when it is too long.
+    """Print a page: plain into a pipe or file; styled on a terminal, through the user's pager if it is long.
 
-    With ``paged`` false, print without a pager: nobody may be there to turn the page.
+    If ``paged`` is False, use no pager: nobody may be there to turn the page.
     """
     import shutil
 
@@ -159,7 +159,7 @@ def print_page(page: Page, *, paged: bool = True) -> None:
 
 
 def print_answer(value: object, describe: Callable[..., Page], *, as_json: bool, **options: bool) -> None:
-    """Print a value as JSON, or the page that ``describe`` makes of it."""
+    """Print ``value`` as JSON, or else the page that ``describe(value, **options)`` returns."""
     if as_json:
         print_json(value)
     else:
@@ -167,14 +167,14 @@ def print_answer(value: object, describe: Callable[..., Page], *, as_json: bool,
 
 
 def print_text(*lines: str) -> None:
-    """Print lines as a page, which wraps them on a terminal and highlights commands."""
+    """Print lines as a page: on a terminal they are wrapped, and commands in them are highlighted."""
     from skillopt_sleep.reports.blocks import Section
 
     print_page((Section("", lines),))
 
 
 def print_lines(lines: Iterable[str], *, indent: str = "", quiet: bool = False) -> list[str]:
-    """Print each line as soon as it is produced, or none if ``quiet``; return all lines."""
+    """Print each line as soon as it is there (nothing if ``quiet``), and return all of them."""
     from skillopt_sleep.reports.formatting import plain
 
     done = []
@@ -186,7 +186,7 @@ def print_lines(lines: Iterable[str], *, indent: str = "", quiet: bool = False) 
 
 
 def print_json(value: object, *, indent: int = -1) -> None:
-    """Print a value as JSON, on one line unless ``indent`` is given."""
+    """Print ``value`` as JSON: on one line, or indented by ``indent`` blanks."""
     import msgspec
 
     from skillopt_sleep.reports.formatting import to_json
@@ -196,7 +196,7 @@ def print_json(value: object, *, indent: int = -1) -> None:
 
 
 def parse_value(text: str) -> Json:
-    """Return the value of a TOML expression; return text that is not TOML as a string."""
+    """Return what a text means in TOML, such as 3 for "3"; a text that is no TOML stays as it is."""
     import msgspec
 
     number = re.sub(r"^([+-]?)\.(?=\d)", r"\g<1>0.", text)  # TOML does not allow .01
@@ -212,7 +212,7 @@ def parse_value(text: str) -> Json:
 
 
 def get_program_name() -> str:
-    """Return the command that calls this program here: its name, the script of its checkout, or its interpreter."""
+    """Return how to call this program from a shell here: by its name, its script, or with its Python."""
     import shutil
 
     if shutil.which("skillopt-sleep"):
@@ -223,13 +223,13 @@ def get_program_name() -> str:
 
 
 def list_place_arguments(flags: Mapping[str, Json | Path]) -> str:
-    """Return the options with which another command finds the same project and data: " --project ...", or ""."""
+    """Return the options that make another command use the same project and data, as in " --project shop", or ""."""
     given = (("--project", flags.get("project")), ("--data-dir", flags.get("data_dir")))
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value)
 
 
 def typed_options() -> tuple[str, ...]:
-    """Return the options that were typed for the present command, each with its quoted value, without ``--json``."""
+    """Return the options that the user typed for the present command, except ``--json``, each with its quoted value."""
     from click.core import ParameterSource
 
     context = click.get_current_context()
@@ -250,7 +250,10 @@ def typed_options() -> tuple[str, ...]:
 def open_workspace(
     flags: Mapping[str, Json | Path], env: Mapping[str, str] | None = None, *, dry_run: bool = False
 ) -> Workspace:
-    """Return the workspace for the shared options of a command; ``env`` replaces the user's own environment."""
+    """Return the ``Workspace`` (settings, project, data folder) for a command's options. Raises ``UsageError``.
+
+    ``env`` replaces the environment of this process.
+    """
     from skillopt_sleep.settings import environment, load
     from skillopt_sleep.usecases.adapters import end_leftovers
     from skillopt_sleep.usecases.workspace import Workspace
@@ -286,7 +289,7 @@ def open_workspace(
 
 
 def ask_about_receivers(*workspaces: Workspace) -> None:
-    """Before a night, ask on a terminal about every provider that has not yet received these sessions.
+    """Ask at a terminal about each provider that a night would send sessions to for the first time.
 
     Raises ``NotAllowed`` when the user says no.
     """
@@ -298,13 +301,13 @@ def ask_about_receivers(*workspaces: Workspace) -> None:
 
 
 def _print_notices(notices: Iterable[str]) -> None:
-    """Print on stderr what the command found and repaired while it opened the workspace."""
+    """Print on stderr, each once, the lines that came up when the command's settings and data were opened."""
     for line in dict.fromkeys(notices):
         click.echo(f"skillopt-sleep: {line}", err=True)
 
 
 def _assign(given: dict[str, Json], assignment: str) -> None:
-    """Set the value of one ``a.b.c=value`` in the nested tables. Raises ``UsageError`` for any other form."""
+    """Set one value in nested tables, as ``--set`` says it: "a.b=3" gives {"a": {"b": 3}}. Raises ``UsageError``."""
     path, equals, text = assignment.partition("=")
     if not equals or not path:
         raise UsageError(f"--set {assignment}: expected KEY=VALUE, as in --set backends.claude.timeout=60")
@@ -319,23 +322,23 @@ def _assign(given: dict[str, Json], assignment: str) -> None:
 
 
 def _find_project(folder: Path) -> Path:
-    """Return the nearest git working tree that contains the folder, or the folder itself."""
+    """Return the nearest folder above with a ``.git``, or the folder itself when there is none."""
     return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
-"""Names of the signals that stop the program, except those it already ignores, as it does SIGHUP under nohup."""
+"""Signals that stop the program, unless it ignores them already, as it does SIGHUP under nohup."""
 
 
 class _Bar:
-    """The progress of a night (``ports.Progress``) as a bar on one line of stderr."""
+    """A progress bar on one line of stderr, with the present phase and what was spent (``ports.Progress``)."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.add_task("starting", total=None, spend="")
 
     def begin(self, total: int) -> None:
-        """Restart the bar for ``total`` steps."""
+        """Set the bar back to 0 of ``total`` steps."""
         self._progress.reset(self._task, total=total)
 
     def step(self) -> None:
@@ -343,16 +346,16 @@ class _Bar:
         self._progress.advance(self._task)
 
     def spent(self, phase: str, spend: Spend) -> None:
-        """Show the present phase and the calls and dollars spent so far."""
+        """Show the phase that runs, and the calls and dollars that were spent."""
         usd = f" · {spend.usd:.2f} USD" if spend.usd else ""
         self._progress.update(self._task, description=phase, spend=f"{spend.calls} calls{usd}")
 
 
 @contextmanager
 def show_progress(hint: str = "") -> Iterator[ports.Progress | None]:
-    """Yield a progress bar on stderr, or None without a terminal; raise ``Interrupted`` for a stopping signal.
+    """Yield a progress bar on stderr, or None if that is no terminal; a signal to stop raises ``Interrupted``.
 
-    ``hint`` is added to the message of that error.
+    ``hint`` is the end of that error's message.
     """
     with _stop_on_signal(hint):
         if not sys.stderr.isatty():
@@ -374,7 +377,7 @@ def show_progress(hint: str = "") -> Iterator[ports.Progress | None]:
 
 @contextmanager
 def _stop_on_signal(hint: str) -> Iterator[None]:
-    """Until the end of the context, raise ``Interrupted`` for the first stopping signal and ignore later ones."""
+    """Raise ``Interrupted`` for the first signal to stop while the ``with`` block runs; ignore further ones."""
     numbers = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
 
@@ -394,4 +397,4 @@ def _stop_on_signal(hint: str) -> Iterator[None]:
 
 
 def _ignore(_signum: int, _frame: FrameType | None) -> None:
-    """Do nothing. As a handler it replaces ``SIG_IGN``, which children inherit and which makes Python complain."""
+    """Do nothing, as a handler in place of ``SIG_IGN``, which child processes inherit and Python complains about."""

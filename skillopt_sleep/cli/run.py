@@ -1,4 +1,4 @@
-"""The commands that replay: ``run`` a night, ``demo`` on samples, ``audit`` as an A/A test, ``try`` a file of yours."""
+"""The commands that make an agent work on tasks: ``run`` and ``demo`` a night, ``audit`` it, ``try`` a file."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 RECORDED_IN = "/home/mira/kistenlauf"
-"""The project folder named in the sample sessions; the demo replaces it with a folder of its own."""
+"""The project folder that the sample sessions name; the demo writes its own folder in its place."""
 
 DEMO_MARKER = ".skillopt-sleep-demo"
 
 DEMO_NIGHT = ("seed=1", "max_calls=300")
-"""Settings for a night of the demo, which costs nothing and prints the same every time."""
+"""Settings of the demo's night, with which it prints the same every time."""
 DEMO_SETTINGS = "settings.toml"
-"""The name of an empty settings file for the demo; the user's own settings might name a backend that costs money."""
+"""Name of the demo's own, empty settings file; the user's own might name a backend that costs money."""
 
 
 @click.command("run")
@@ -220,7 +220,7 @@ def try_command(
 
 
 def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
-    """Read a task file. Raises ``UsageError`` when it cannot be read or holds no task."""
+    """Return the tasks in a task file. Raises ``UsageError`` when it cannot be read or has none."""
     from skillopt_sleep.mining.task_file import decode_tasks
     from skillopt_sleep.settings import read_named_file
 
@@ -234,7 +234,7 @@ def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
 
 
 def print_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> None:
-    """Print on stderr, before a night, its expected number of calls and its caps."""
+    """Print on stderr how many calls a night is expected to make, and the caps that it cannot exceed."""
     from skillopt_sleep.usecases.adapters import get_night_caps
     from skillopt_sleep.usecases.run import forecast_night
 
@@ -256,7 +256,10 @@ def _print_dry_run(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *
 
 
 def _print_report(report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = ()) -> None:
-    """Print a night's report on stdout and why the night stopped on stderr; the arguments go to `describe_screen`."""
+    """Print the report of a night on stdout, and on stderr why the night failed.
+
+    ``place`` and ``again`` are options that the commands shown in the report need, to find or to repeat this night.
+    """
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.reports.page import render_diagnostics
     from skillopt_sleep.reports.terminal import describe_screen
@@ -275,7 +278,7 @@ def _print_report(report: NightReport, *, as_json: bool, place: str = "", again:
 
 
 def _prepare_demo(home: Path) -> None:
-    """Fill an empty folder with the sample sessions; delete its contents first only if an earlier demo made it."""
+    """Put the sample sessions into an empty folder; a full one is emptied first only if an earlier demo made it."""
     if home.exists() and any(home.iterdir()):
         if not (home / DEMO_MARKER).exists():
             raise Refused(f"{home} is not empty and was not made by the demo; name another --folder")

@@ -1,4 +1,4 @@
-"""``schedule`` makes this system run nights, ``unschedule`` removes the schedule, ``daemon`` runs the due nights."""
+"""The commands ``schedule``, which makes the system start nights, ``unschedule``, and ``daemon``, which starts them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 NOT_NIGHTLY = frozenset({"task_file", "dry_run", "wait", "as_json", "project", "data_dir"})
-"""Options of ``run`` that ``schedule`` does not accept, or accepts with a different meaning."""
+"""Options of ``run`` that scheduled nights cannot have, or that mean something else for ``schedule``."""
 
 PLACES = frozenset({"project", "data_dir"})
 
@@ -134,7 +134,7 @@ def schedule_command(
 
 
 def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) -> None:
-    """Raise ``UsageError`` for options with secrets, which no schedule may contain, and for unknown adapter options."""
+    """Raise ``UsageError`` for options with secrets, which no schedule may contain, and for unknown backend options."""
     from skillopt_sleep.registry import ADAPTERS, Kind, require_options
     from skillopt_sleep.settings import environment, secrets
     from skillopt_sleep.usecases.schedule import SecretCheck, split_assignment
@@ -155,7 +155,7 @@ def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) 
 
 
 def _require_usable(workspace: Workspace) -> None:
-    """Raise ``UsageError`` now for settings with which every scheduled night would fail."""
+    """Raise ``UsageError`` for settings with which every scheduled night would fail."""
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import build_backend, build_judges, build_sources
     from skillopt_sleep.usecases.documents import require_own_skill
@@ -168,7 +168,7 @@ def _require_usable(workspace: Workspace) -> None:
 
 
 def _list_night_arguments(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
-    """Yield the typed options that a night takes, each with its value, with folders as absolute paths."""
+    """Yield the options, as "--name=value", with which every night is to be started; folders become absolute."""
     for parameter in _typed_options(context, flags):
         name = str(parameter.name)
         value = flags[name]
@@ -180,7 +180,7 @@ def _list_night_arguments(context: click.Context, flags: Mapping[str, Json | Pat
 
 
 def _typed_options(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[click.Parameter]:
-    """Yield the typed options that are passed on to every night."""
+    """Yield those options of ``schedule`` that the user typed and that every night gets too."""
     for parameter in context.command.params:
         name = str(parameter.name)
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -189,7 +189,7 @@ def _typed_options(context: click.Context, flags: Mapping[str, Json | Path]) -> 
 
 
 def _list_typed_texts(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[tuple[str, str, str]]:
-    """Yield each typed text as (option, name, text), without paths, numbers and switches."""
+    """Yield (option, name, text) for each of these options that has a text as value, to look for secrets in it."""
     for parameter in _typed_options(context, flags):
         name = str(parameter.name)
         value = flags[name]
@@ -199,14 +199,14 @@ def _list_typed_texts(context: click.Context, flags: Mapping[str, Json | Path]) 
 
 
 def _make_absolute(name: str, value: object) -> str:
-    """Return a value that means the same in any folder: paths become absolute; a skill may be a name or a path."""
+    """Return a value that means the same in every folder: a path becomes absolute, the name of a skill stays."""
     text = str(value)
     is_path = isinstance(value, Path) or name in HOMES or (name == "target_skill" and Path(text).name == "SKILL.md")
     return str(Path(text).absolute()) if is_path else text
 
 
 def _choose_time(at: object, hour: object, minute: object) -> str | None:
-    """Return the time given by ``--at`` or ``--hour`` and ``--minute``, or None for none. Raises ``UsageError``."""
+    """Return the time of ``--at``, or ``--hour`` and ``--minute``, as HH:MM; None for none. Raises ``UsageError``."""
     if hour is None and minute is None:
         return None if at is None else parse_time(str(at))
     if at is not None or hour is None:
@@ -225,7 +225,7 @@ def parse_time(text: str) -> str:
 
 
 def _print_files(workspace: Workspace, schedule: Schedule, *, as_json: bool) -> None:
-    """Print the files that ``schedule`` would write, each below its name."""
+    """Print what ``schedule`` would write into which files."""
     found = Installation(workspace.data_dir, workspace.env).installer(schedule)
     files = {
         **(found.render() if found else {}),
@@ -238,7 +238,7 @@ def _print_files(workspace: Workspace, schedule: Schedule, *, as_json: bool) -> 
 
 
 def _list_commands(workspaces: Sequence[Workspace]) -> list[str]:
-    """Return the commands of the agents that the nights start."""
+    """Return the command of each agent that the nights start, such as "claude"."""
     from skillopt_sleep.agents import agent_of_backend
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import get_role
@@ -249,9 +249,9 @@ def _list_commands(workspaces: Sequence[Workspace]) -> list[str]:
 
 
 def open_scheduled(workspace: Workspace) -> tuple[Workspace, Schedule, tuple[str, ...]] | None:
-    """Return the workspace of a project's next scheduled night, or None when the project is not scheduled.
+    """Return the ``Workspace`` of a project's next scheduled night, or None when the project is not scheduled.
 
-    Also return the schedule, and a note on each program that has moved. Raises the errors of ``open_workspace``.
+    Also returned are the schedule, and a note on each agent's program that has moved. Raises ``SleepError``.
     """
     schedule = load_schedule(workspace.data_dir)
     entry = schedule.find_project(str(workspace.project)) if schedule else None
@@ -342,7 +342,7 @@ def daemon_command(once: bool, data_dir: str | None) -> None:
 
 
 def _open_bare_workspace(data_dir: str | None) -> Workspace:
-    """Return a workspace with default settings: faulty settings must be reported by the night, not stop the daemon."""
+    """Return a ``Workspace`` with default settings: wrong ones must stop a night, with a report, and not the daemon."""
     if data_dir is None:
         return open_workspace({})
     from skillopt_sleep.settings import Settings, environment
@@ -389,7 +389,7 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
 
 
 def _find_obstacle(workspace: Workspace, schedule: Schedule) -> str:
-    """Return why no night may begin now, or "" when one may."""
+    """Return why no night may begin now (the machine runs on battery, or another night runs), or ""."""
     from skillopt_sleep.scheduling.attend import BUSY
     from skillopt_sleep.scheduling.daemon import is_on_battery
     from skillopt_sleep.storage.files import is_held

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 NEVER = "never"
-"""The answer to "when?" of a user who starts nights by hand."""
+"""Answer to "at what time?" of a user who starts nights by hand."""
 NOBODY = "nobody"
-"""The answer of a user who lets no further provider see the sessions."""
+"""Answer to "share with whom?" of a user who lets no other provider see the sessions."""
 SETUP_FLAGS = "--agent, --at, --max-usd, --share-with, --plugin or --no-plugin"
 
 AGENT = click.Choice([agent.name for agent in all_agents() if agent.plugin])
@@ -102,7 +102,7 @@ def setup_command(yes: bool, as_json: bool, **flags: Json | Path) -> None:
 def _answer(
     given: object, yes: bool, question: str, default: object, kind: click.Choice[str] | click.FloatRange | None = None
 ) -> object:
-    """Return the answer given by a flag, the default if ``yes``, or what the user types now."""
+    """Return what a flag answered, else the default if ``yes``, else what the user types now."""
     if given is not None or yes:
         return default if given is None else given
     return click.prompt(question, default=default, type=kind, err=True)
@@ -116,7 +116,7 @@ def _read_time(workspace: Workspace) -> str:
 
 
 def _guess_agent(workspace: Workspace) -> str:
-    """Return the agent that the settings name, or the one with most sessions, preferring agents on the PATH."""
+    """Return the agent that the settings name, or else one on the PATH with most sessions, or any with most."""
     from skillopt_sleep.usecases.adapters import build_sources
 
     if workspace.origins["backend"] != "default" and workspace.settings.backend in AGENT.choices:
@@ -131,7 +131,10 @@ def _guess_agent(workspace: Workspace) -> str:
 def _ask_whom_to_share_with(
     flags: Mapping[str, Json | Path], agent: str, given: object, *, yes: bool
 ) -> tuple[str, str]:
-    """Return the settings ``share_with`` and ``source``; without a yes, sessions of other providers are not read."""
+    """Return the settings ``share_with`` and ``source`` after asking whether another provider may see the sessions.
+
+    If it may not, ``source`` is set so that only the chosen agent's own sessions are read.
+    """
     from skillopt_sleep.settings import environment
 
     found, own = _find_new_receivers(flags, agent), find_agent(agent).source
@@ -155,7 +158,7 @@ def _ask_whom_to_share_with(
 
 
 def _find_new_receivers(flags: Mapping[str, Json | Path], agent: str) -> tuple[NewReceiver, ...]:
-    """Return the providers to which this agent would send sessions that so far only another provider has seen."""
+    """Return the providers to which this agent would send sessions that only another provider has seen so far."""
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import build_backend
     from skillopt_sleep.usecases.permissions import find_new_receivers
@@ -167,9 +170,9 @@ def _find_new_receivers(flags: Mapping[str, Json | Path], agent: str) -> tuple[N
 
 
 def _write_settings(workspace: Workspace, answers: Mapping[str, object]) -> Path | None:
-    """Write the answers that differ from the present settings into the settings file; return its path, or None.
+    """Write those answers into the settings file that it does not contain yet; return its path, or None for none.
 
-    Other lines stay as they are. Raises ``UsageError`` for a file in which the lines cannot be told apart.
+    Its other lines stay. Raises ``UsageError`` for a file in which the lines to change cannot be told for certain.
     """
     from skillopt_sleep.settings import read_named_file, settings_path
     from skillopt_sleep.storage.files import make_folders, write_atomic
@@ -205,7 +208,7 @@ def _set_up_plugin(flags: Mapping[str, Json | Path], agent: str, wanted: bool) -
 
 
 def _capture_json(words: Sequence[str]) -> Json:
-    """Run a command of this program with --json and return what it prints."""
+    """Run a command of this program with --json and return the value that it prints."""
     from skillopt_sleep.cli import program
 
     printed = io.StringIO()

@@ -92,10 +92,10 @@ def insights_command(everything: bool, as_json: bool, **flags: Json | Path) -> N
 
 
 class _RuleCommand(click.Command):
-    """A command whose argument may be a rule pasted with its list mark, which click would take for an option."""
+    """A command that takes a rule as pasted from a file: its "- " would look like an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Remove the list marks from the arguments, then parse these."""
+        """Parse the arguments after taking the "- " off each."""
         return super().parse_args(ctx, [argument.removeprefix("- ") for argument in args])
 
 
@@ -173,7 +173,7 @@ def doctor_command(repair: bool, everything: bool, as_json: bool, **flags: Json 
 
 
 def _check_scheduled(workspace: Workspace) -> ScheduledNight | None:
-    """Check the next scheduled night in its own environment; return the result, or None for an unscheduled project."""
+    """Return what a check of the next scheduled night found, in that night's environment; None if none is scheduled."""
     from skillopt_sleep.cli.schedule import open_scheduled
     from skillopt_sleep.errors import SleepError
     from skillopt_sleep.reports.doctor import ScheduledNight

@@ -1,4 +1,4 @@
-"""``train`` trains a skill on a dataset, or on the tasks of your own nights; ``eval`` scores skills on a dataset."""
+"""The commands ``train``, which trains a skill on a dataset or your own tasks, and ``eval``, which scores skills."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 RETRY_ROOM = 1.25
-"""The default cap on calls, as a multiple of the planned calls; it leaves room for retries, which are calls too."""
+"""Default cap on calls, as a multiple of the planned ones; it leaves room for retries, which are calls too."""
 
 MIN_RETRIES = 16
-"""Minimum calls that the default cap allows above the planned ones, so that a failing service shows its own error."""
+"""Calls that the default cap allows in addition at least, so that a failing service shows its own error."""
 ROLES = ("target_backend", "target_model", "optimizer_backend", "optimizer_model")
 EVAL_FIELDS = ("workers", "seed", "rollouts_k", "engine", "ray_address", *CAPS)
 FIELDS = ("out_root", "workers", "seed", "num_epochs", "engine", "ray_address", *CAPS)
@@ -116,7 +116,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
 
 
 def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
-    """Return the recipe of the training file, with the fields that flags override."""
+    """Return the run that a training file describes, with what the flags ``over`` and ``roles`` say instead."""
     if config is None and not from_nights:
         raise click.UsageError("name a CONFIG file, or train on your own tasks with --from-nights")
     for name, value in roles.items():
@@ -126,7 +126,7 @@ def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any]
 
 
 def _use_own_tasks(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe:
-    """Return the recipe for the user's own tasks, which are written into ``folder``, and for their live skill."""
+    """Write the user's own tasks into ``folder`` and return the recipe changed to train the live skill on them."""
     from msgspec.structs import replace
 
     from skillopt_sleep.usecases.training import NIGHT_TASKS, export_night_tasks
@@ -138,7 +138,7 @@ def _use_own_tasks(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe
 
 
 class _TrainingBar:
-    """Progress of training (``TrainProgress``): a bar for the calls of a step, a line per step with the time left."""
+    """Shows how training goes (``TrainProgress``): a bar for a step's calls, and a line per step with the time left."""
 
     def __init__(self, bar: Progress | None) -> None:
         self._bar = bar
@@ -147,7 +147,7 @@ class _TrainingBar:
         self._spend = ""
 
     def begin(self, total: int) -> None:
-        """Restart the bar for ``total`` calls."""
+        """Set the bar back to 0 of ``total`` calls."""
         if self._bar is not None:
             self._bar.begin(total)
 
@@ -157,14 +157,14 @@ class _TrainingBar:
             self._bar.step()
 
     def spent(self, phase: str, spend: Spend) -> None:
-        """Show the present phase and what was spent so far."""
+        """Show the phase that runs, and what was spent."""
         usd = f", {spend.usd:.2f} USD" if spend.usd else ""
         self._spend = f"; {spend.calls} calls{usd}"
         if self._bar is not None:
             self._bar.spent(phase, spend)
 
     def at(self, done: int, total: int, words: str) -> None:
-        """Print the line of a finished or starting step."""
+        """Print a line on a step that ended or begins, with what was spent and the time that is left."""
         self._first = done if self._first is None else self._first
         made = done - self._first
         left = ""
@@ -180,7 +180,7 @@ def _format_time(seconds: float) -> str:
 
 
 def _name_models(trainer: SkillOptTrainer) -> dict[str, str]:
-    """Return the backend and the model of each role, as text."""
+    """Return, for each role, its backend and model, such as "claude:opus"."""
     return {
         str(role): f"{backend.name}:{backend.model}" if backend.model else backend.name
         for role, backend in trainer.backends.items()
@@ -296,7 +296,7 @@ def eval_command(
 
 
 def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
-    """Return the recipe of a training file with the fields that flags override, or a recipe from the flags alone."""
+    """Return the run that a training file and the flags over it describe, or that the flags alone do."""
     from skillopt_sleep.usecases.training import parse_target
 
     over: dict[str, Json] = {name: given[name] for name in EVAL_FIELDS if given[name] is not None}
@@ -310,7 +310,7 @@ def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json])
 
 
 def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
-    """Return the ``KEY=VALUE`` options as a table; a value that is not TOML becomes a string."""
+    """Return the table that options such as "scoring=numeric" make up; a value that is no TOML is a text."""
     table: dict[str, Json] = {}
     for option in options:
         key, equals, text = option.partition("=")
@@ -321,7 +321,7 @@ def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
 
 
 def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
-    """Return the sizes and the maximum calls of an evaluation, and its items, prepared in a temporary folder."""
+    """Return how many items, skills, targets, attempts and calls an evaluation has at most, and its items."""
     from skillopt_sleep.train.evaluate import prepare_items
 
     with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
@@ -385,13 +385,13 @@ def _warn_of_data(notes: Sequence[str]) -> None:
 
 
 def choose_call_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  whatever has the four caps
-    """Return the default cap on calls for a run with that many planned calls, or None when any cap is given."""
+    """Return the default cap on calls for a run with so many planned ones; None when the user set any cap."""
     if any(getattr(config, cap) is not None for cap in CAPS):
         return None
     return max(math.ceil(calls * RETRY_ROOM), calls + MIN_RETRIES)
 
 
 def describe_caps(config: Any, calls: int) -> str:  # noqa: ANN401  as above
-    """Return the caps of the run, the default one included, as text."""
+    """Return the caps of a run in words, such as "300 calls, 5 USD", or the default cap if there is none."""
     given = [f"{value:,g} {unit}" for cap, unit in CAPS.items() if (value := getattr(config, cap)) is not None]
     return ", ".join(given) or f"{choose_call_cap(config, calls):,} calls"

@@ -1,7 +1,8 @@
-"""Renders the prompts: every text that a model is sent is a ``*.md`` file beside this one, one for each call.
+"""Makes the prompts for models from templates, the ``*.md`` files of this folder, one for each sort of call.
 
-A template is prose with ``{{name}}`` fields. The part before a line of ``---`` is the system prompt, the rest the
-user's message. Values are inserted literally and only once, so that text from a session can never become a field.
+A template is text with fields such as ``{{edit_budget}}``. The part before the line ``---`` is the system prompt, the
+rest the user's message. Values are filled in as they are and only once, so that text from a session can never become a
+field.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ FIELD = re.compile(r"\{\{(\w+)\}\}")
 
 
 def render(name: str, **fields: str) -> tuple[str, str]:
-    """Render template ``name`` to (system, user).
+    """Return (system prompt, user's message) of the template ``name`` with its fields filled in.
 
-    Raises LookupError when a field of the template is missing in ``fields``, or the template lacks one of ``fields``:
-    both are mistakes in the calling code.
+    Raises LookupError when ``fields`` are not exactly the fields of the template, a mistake in the calling code.
     """
     system, user = load_template(name)
     wanted = set(FIELD.findall(system)) | set(FIELD.findall(user))
@@ -29,7 +29,7 @@ def render(name: str, **fields: str) -> tuple[str, str]:
 
 @functools.cache
 def load_template(name: str) -> tuple[str, str]:
-    """Return a template with its fields unfilled: (system, user). Raises OSError when there is none of that name."""
+    """Return (system prompt, user's message) of a template with empty fields. Raises OSError for an unknown name."""
     text = resources.files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
     system, separator, user = text.partition("\n---\n")
     if not separator:
