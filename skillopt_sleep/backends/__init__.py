@@ -1,1 +1,1 @@
-"""Backends: one module per agent CLI or API that answers prompts; the file name is the name of the backend."""
+"""Backends: one module per agent CLI or API that answers prompts, under the name that settings give the backend."""

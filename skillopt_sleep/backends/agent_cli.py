@@ -1,4 +1,4 @@
-"""The base class of backends that run the command line of an agent.
+"""The base class of backends that start an agent's command-line program for every call.
 
 The module of each agent adds what differs: arguments and settings, login, and how its output is read.
 """
@@ -21,35 +21,35 @@ from skillopt_sleep.model.rollout import Ending
 T = TypeVar("T")
 
 PROBE_SECONDS = 10.0
-"""Time limit in seconds of each of the two commands of a probe, which take 0.3 s on an idle machine."""
+"""Time limit in seconds of each command that only asks the CLI for its version or login; idle machines need 0.3 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCli(ABC):
-    """A backend that runs the command line of an agent."""
+    """A backend that starts an agent's command-line program (its CLI) for every call."""
 
     advice: ClassVar[AgentAdvice]
     install: ClassVar[str]
-    """Instruction for the user that says how to install the program."""
+    """Advice to the user on how to install the program, such as an npm command."""
     oldest: ClassVar[tuple[int, ...]] = ()
-    """The first version that has everything this program uses; () accepts every version."""
+    """The first version of the CLI that can do everything needed here; () accepts every version."""
     footprint: ClassVar[int]
     """Memory that one call needs, in bytes."""
 
     command: str
-    """The program: a name on PATH, or a path."""
+    """The CLI to start: a name on PATH, or a path."""
     model: str = ""
     """Name of the model that answers; "" means the CLI's default."""
     timeout: float = 180.0
     """Time limit of one call, in seconds."""
     loop_timeout: float = 900.0
-    """Time limit of a native replay, in seconds."""
+    """Time limit in seconds of a native replay, in which the agent makes many requests to its model."""
     max_turns: int = 40
-    """Maximum number of requests to the model in a native replay."""
+    """Maximum number of requests that the agent may make to its model in a native replay."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The environment variables from which the CLI's environment is chosen."""
+    """Environment variables of this process; the CLI is started with a selection of them."""
     record: str = field(default="", repr=False)
-    """The folder in which running child processes are recorded (see ``Children``); "" records none."""
+    """Folder for a list of running children, by which a later command ends those of a killed process; "": no list."""
     _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -57,11 +57,11 @@ class AgentCli(ABC):
 
     @property
     def name(self) -> str:
-        """The name of the backend in the registry."""
+        """The backend's name in settings, such as "claude"."""
         return self.advice.name
 
     def probe(self) -> Health:
-        """Return whether the CLI is installed, new enough and logged in, found out without a model call."""
+        """Return whether the CLI is installed, new enough and logged in; ask no model for that."""
         version = ""
         try:
             found = re.search(r"\d+\.\d+\.\d+\S*", self._query("--version").stdout)
@@ -77,24 +77,23 @@ class AgentCli(ABC):
         return Health(ready=logged_in is not False, version=version, logged_in=logged_in, detail=detail)
 
     def close(self) -> None:
-        """End every child process; see ``Backend.close``."""
+        """End every running CLI process, and start no more."""
         self._children.close()
 
     @abstractmethod
     def _query(self, *arguments: str) -> Ended:
-        """Run a command of the CLI that calls no model, and return how it ended."""
+        """Run a command of the CLI that calls no model, such as ``--version``, and return how it ended."""
 
     @abstractmethod
     def _read_login(self) -> bool | None:
         """Return whether the user is logged in, or None when that cannot be told."""
 
     def _find_program(self) -> str:
-        """Return the path of the program. Raises ``NotInstalled``."""
         return find_command(self.command, self.env, install=self.install)
 
 
 def find_command(command: str, env: Mapping[str, str], *, install: str) -> str:
-    """Return the path of a command on the PATH of ``env``. Raises ``NotInstalled``, saying how to ``install`` it."""
+    """Return the path of a command on the PATH of ``env``. Raises ``NotInstalled`` with the advice ``install``."""
     path = shutil.which(command, path=env.get("PATH", ""))
     if path is None:
         raise NotInstalled(f"{command} is not installed, or not on PATH: {install}")
@@ -102,10 +101,10 @@ def find_command(command: str, env: Mapping[str, str], *, install: str) -> str:
 
 
 def read_ending(ended: Ended, read: Callable[[], T], *, worked: int) -> tuple[Ending, T | None]:
-    """Return how an agent's work ended and, for a completed run, what ``read`` returns.
+    """Return how an agent's work ended (done, out of time, out of room) and, if done, what ``read`` returns.
 
-    ``worked`` counts what the agent was seen to do; if that is nothing, something else ended the run. Raises what
-    ``read`` raises, except ``TooLong`` after more than one step of work.
+    ``worked`` counts the steps that the agent was seen to make. Without any, a timeout is not the agent's doing, and
+    what ``read`` raises is raised; ``TooLong`` after several steps means that the agent filled its context.
     """
     if worked and ended.timed_out and not ended.silent:
         return Ending.OUT_OF_TIME, None

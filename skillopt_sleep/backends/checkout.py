@@ -1,4 +1,4 @@
-"""Copy a git project at one commit, without touching the project.
+"""Copies a git project at one commit, without touching the project.
 
 A worktree of git's own would share branches, stash, configuration and hooks with the user's checkout, and an agent in
 it could change all of them. This copy is a repository of its own that only reads the project's objects: no git command
@@ -41,19 +41,19 @@ IDENTITY = {
 }
 CONFIG = "[user]\n\tname = Replay\n\temail = replay@localhost\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
 OWN_CONFIG = "[core]\n\tbigFileThreshold = 200k\n\tprotectNTFS = false\n\tprotectHFS = false\n"
-"""Git settings for our own diffs: none of large files; file names that only other systems forbid are allowed."""
+"""Git settings for reading the agent's changes: no diff of large files; names that only Windows forbids are allowed."""
 SUBMODULE_MODE = "160000"
 BACKDATE = 60
-"""Seconds by which the files of a copy are dated back, so that git trusts its index and stores none of them again.
+"""Seconds by which the files of a copy are dated back, because git reads files younger than its index again.
 
-Storing an object that the project already has would change the time of that object in the project.
+Reading them again would store objects that the project already has, and so change those objects' times there.
 """
 SOME_LEFT_OUT = 1
-"""Exit status of ``git add --ignore-errors`` when git could not read every file."""
+"""Exit status of ``git add --ignore-errors`` when git could not read every file; the others are in the diff."""
 
 
 class Checkout:
-    """A copy of a git project at one commit; our index and its objects are outside the agent's reach."""
+    """A copy of a git project at one commit; the repository that the diff is read from is outside the agent's reach."""
 
     def __init__(self, children: Children, folder: Path, root: Path, env: Mapping[str, str]) -> None:
         self._children = children
@@ -66,7 +66,7 @@ class Checkout:
         """Time of the copied commit, in seconds since 1970."""
 
     def fill(self, project: Path, commit: str) -> None:
-        """Write the files of the project at ``commit``, and of those submodules that the project has.
+        """Write the project's files as of ``commit``, and those of submodules that are checked out in the project.
 
         Raises ``DiskError`` with the message of git.
         """
@@ -91,7 +91,7 @@ class Checkout:
         self._run(self._base, self._root, "update-index", "-q", "--refresh")
 
     def commit_start(self) -> None:
-        """Commit the state in which the agent starts, as the base of later diffs; create the agent's own ``.git``."""
+        """Commit the files that the agent starts with, as the base of later diffs; give the agent its own ``.git``."""
         self._git(self._base, self._root, "add", "--all")
         tree = self._git(self._base, None, "write-tree").strip()
         commit = self._git(self._base, None, "commit-tree", tree, "-p", "HEAD", "-m", "As the work begins").strip()
@@ -119,7 +119,7 @@ class Checkout:
 
     @contextlib.contextmanager
     def _hide_repositories(self) -> Iterator[None]:
-        """Hide every nested ``.git`` by moving it out of the workspace on entering, and back on leaving."""
+        """Move every nested ``.git`` out of the copy during a ``with`` block, so that git sees the files beside it."""
         found = [
             Path(path, name)
             for path, folders, files in os.walk(self._root)
@@ -139,7 +139,7 @@ class Checkout:
                 hidden.rename(place)
 
     def _borrow(self, repository: Path, project: Path) -> None:
-        """Create an empty repository that reads the objects of a project."""
+        """Create an empty repository that reads the objects of ``project``, so that nothing needs to be copied."""
         objects = Path(self._git(None, project, "rev-parse", "--git-path", "objects").rstrip("\n"))
         kind = self._git(None, project, "rev-parse", "--show-object-format").strip()
         options = ("--quiet", "--bare", f"--object-format={kind}", "--template=")
@@ -151,7 +151,7 @@ class Checkout:
         (info / "alternates").write_text(borrowed, encoding="utf-8", errors="surrogateescape")
 
     def _list_submodules(self, commit: str) -> list[tuple[str, str]]:
-        """Return the path and the commit of every submodule."""
+        """Return the path and the pinned commit of every submodule of a commit."""
         listed = self._git(self._base, None, "ls-tree", "-r", "-z", "--full-tree", commit)
         entries = (entry.partition("\t") for entry in listed.split("\0") if entry.startswith(SUBMODULE_MODE))
         return [(path, head.split()[2]) for head, _, path in entries]
@@ -184,7 +184,7 @@ def _build_error(command: str, ended: Ended) -> DiskError:
 
 
 def _quote(path: Path) -> str:
-    """Return the line of git's alternates file for a path, quoted as a C string where git needs that."""
+    """Return a path as a line of git's ``alternates`` file; an odd path, e.g. with a line break, is put in quotes."""
     text = str(path)
     if text.startswith('"') or "\n" in text:
         text = '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,9 +1,9 @@
-"""Record the running child processes of this process, so that the next command can end those of a killed process.
+"""Lists the child processes of this process in a file, so that the next command can end them if this process is killed.
 
-While this program has children or a temporary folder, one file in the user's data says so. Every child carries a
-mark in its environment, which its descendants inherit, and every folder has the mark in its name. So the file of a
-writer that is dead suffices to find all that the writer left. Nothing else is ever ended or removed, and a file that
-cannot be understood is renamed for somebody to look at.
+While this program has children or a temporary folder, one file in the user's data says so. Every child carries a mark
+in its environment, which its descendants inherit, and every folder has the mark in its name. So the file of a dead
+process suffices to find everything that the process left. Nothing else is ever ended or removed, and a file that cannot
+be understood is renamed for somebody to look at.
 """
 
 from __future__ import annotations
@@ -27,53 +27,53 @@ from msgspec import Meta, Struct
 from skillopt_sleep.errors import DiskError
 
 MARK = "SKILLOPT_CHILD_OF"
-"""Environment variable of every child; its value is the mark of the process that started the child, a dot, a number."""
+"""Environment variable of every child, such as "3f9a01c2b7de.4": the mark of the process that started it, a number."""
 SAME_MOMENT = 2.0
-"""Seconds by which two readings of a process's start time may differ, for a note without ``identity``."""
+"""Two start times up to so many seconds apart may be those of one process; used when a note has no ``identity``."""
 GRACE = 0.4
-"""Seconds between SIGTERM and SIGKILL; two such waits stay within one second."""
+"""Seconds that a process gets to end after SIGTERM before it gets SIGKILL; also the longest wait after SIGKILL."""
 ROUNDS = 5
-"""Number of searches for processes that were started while others were being ended."""
+"""Maximum number of searches for processes to kill; each finds those started during the one before."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 WithoutNul = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a registry file: first the process that writes the file, then its children and what to restore."""
+    """One line of the file: the first describes the process that writes it, others a child or something to clean up."""
 
     pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     created: float = 0.0
     """Start time of the process, in seconds since 1970."""
     identity: str = ""
-    """Text that distinguishes the process from any other with the same pid; see ``read_identity``."""
+    """Text that tells the process from a later one with the same pid; see ``read_identity``."""
     mark: Annotated[str, Meta(pattern=r"\A[0-9A-Za-z_-]{0,64}\Z")] = ""
     """The mark of the process that writes the file."""
     temp: WithoutNul = ""
-    """The folder in which the process that writes the file makes its temporary folders."""
+    """The folder, such as /tmp, in which the process that writes the file makes its temporary folders."""
     kind: str = ""
-    """What to restore: "login" for a linked login, "temp" for a further folder with temporary folders."""
+    """What else to clean up: "login", a login file to move back; "temp", one more folder of temporary folders."""
     paths: tuple[WithoutNul, ...] = ()
-    """The paths to restore: the link and the login, or the folder with temporary folders."""
+    """For "login", the link and the user's login file that it points to; for "temp", the folder."""
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a login without both paths, so that the note is safe to act on."""
+        """Raise ``ValueError`` for a "login" note without two paths, because a file would be moved by it."""
         if self.kind == "login" and len(self.paths) != 2:  # noqa: PLR2004  the link and the login
             raise ValueError("a login needs the paths of the link and of the login")
 
 
 class Reaped(Struct, frozen=True, kw_only=True):
-    """Counts of what ``reap`` cleaned up, and the files it could not handle."""
+    """What ``reap`` ended and removed, and which files it could not handle."""
 
     processes: int = 0
     """Number of processes that were ended."""
     folders: int = 0
     """Number of folders that were removed."""
     damaged: tuple[str, ...] = ()
-    """Paths of files that could not be understood or handled, after renaming."""
+    """Paths, after renaming, of the files that could not be understood or worked through."""
 
 
 class ChildRegistry:
-    """The file in ``folder`` that records this process's children; "" records nothing. Safe for several threads."""
+    """Keeps the file in ``folder`` that lists this process's children; with "", none. Safe for several threads."""
 
     def __init__(self, folder: str = "") -> None:
         self.mark = secrets.token_hex(6)
@@ -83,14 +83,14 @@ class ChildRegistry:
         self._runs = 0
 
     def make_run_mark(self) -> str:
-        """Return a new, unique value of ``MARK`` for the next child."""
+        """Return a new value of the variable ``MARK`` for the next child, by which its descendants are found."""
         with self._lock:
             self._runs += 1
             return f"{self.mark}.{self._runs}"
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
-        """On entering, write the file; on leaving the last open context, delete it. Raises ``DiskError``."""
+        """Keep the file while at least one ``with`` block of this method runs, then delete it. Raises ``DiskError``."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -110,7 +110,7 @@ class ChildRegistry:
                 self.note(Note(pid=pid, created=psutil.Process(pid).create_time(), identity=read_identity(pid)))
 
     def note(self, note: Note) -> None:
-        """Append a note to the file, if there is one."""
+        """Append a line to the file; do nothing when no file is kept."""
         if self._path is None:
             return
         with self._lock, self._path.open("ab") as file:
@@ -139,15 +139,16 @@ class ChildRegistry:
 
 @functools.cache
 def open_child_registry(folder: str) -> ChildRegistry:
-    """Return the registry that this process keeps in a folder, the same object every time."""
+    """Return this process's registry for a folder; every caller gets the same object, so that there is one file."""
     return ChildRegistry(folder)
 
 
 def reap(folder: Path, prefix: str) -> Reaped:
-    """End the processes that dead processes of ours left running, and remove their temporary folders.
+    """End the child processes that killed runs of this program left, and remove their temporary folders.
 
-    ``folder`` contains the registry files; names of folders to remove begin with ``prefix`` and the mark. When nothing
-    was left, this only lists ``folder``. Raises nothing: a file that cannot be handled is renamed and reported.
+    ``folder`` contains the files that list them; folders to remove are named ``prefix``, then the mark in the file.
+    When nothing was left, this only lists ``folder``. Raises nothing: a file that cannot be handled is renamed and
+    reported.
     """
     try:
         with os.scandir(folder) as entries:
@@ -165,7 +166,7 @@ def reap(folder: Path, prefix: str) -> Reaped:
 
 
 def read_identity(pid: int) -> str:
-    """Return a text that distinguishes a process from any other with the same pid; "" when no such process is alive.
+    """Return a text that tells a process from a later one with the same pid; "" when no such process is alive.
 
     On Linux the text consists of the boot id and the clock ticks from boot to the start of the process, which no change
     of the clock moves. Elsewhere it is the start time, as the system recorded it.
@@ -183,7 +184,7 @@ def read_identity(pid: int) -> str:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process whose ``MARK`` has this value, even one that left its parents; search several times."""
+    """Kill every process with this value of the variable ``MARK``, wherever it is; look again until none is left."""
     for _ in range(ROUNDS):
         found = _find_marked(mark.__eq__)
         if not found:
@@ -201,7 +202,10 @@ def kill_processes(processes: Iterable[psutil.Process]) -> None:
 
 
 def restore_login(link: Path, login: Path) -> None:
-    """Move a login file that Codex wrote over our link back to the user's home, as it is then the only valid login."""
+    """Move a login that Codex renewed in a temporary folder to the user's home, where the old one no longer works.
+
+    Codex writes the new file over our link there; as long as the link is intact, nothing was renewed.
+    """
     if link.is_symlink() or not link.exists():
         return
     fresh = login.with_name(f"{login.name}.renewed")
@@ -242,7 +246,7 @@ def _reap_file(path: Path, prefix: str) -> Reaped:
 
 
 def _read_notes(path: Path) -> tuple[tuple[Note, ...], bool]:
-    """Return the lines before the first unreadable one, and whether there is none; ignore an unfinished last line."""
+    """Return the lines up to the first unreadable one, and whether all are readable; drop a half-written last line."""
     notes: list[Note] = []
     for line in path.read_bytes().split(b"\n")[:-1]:
         try:
@@ -264,7 +268,7 @@ def _set_aside(path: Path) -> str:
 
 
 def _find_alive(note: Note) -> psutil.Process | None:
-    """Return the process that a note describes, or None when it is dead, even if its pid has a new process."""
+    """Return the process that a note describes; None when it is dead, even if a new process has its pid."""
     with contextlib.suppress(psutil.Error):
         if note.pid == 0:
             return None
@@ -278,7 +282,7 @@ def _find_alive(note: Note) -> psutil.Process | None:
 
 
 def _find_marked(is_ours: Callable[[str], bool]) -> list[psutil.Process]:
-    """Return every other process whose ``MARK`` satisfies ``is_ours``; other users' processes do not show theirs."""
+    """Return all processes of this user whose variable ``MARK`` satisfies ``is_ours``, except this one."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -309,7 +313,7 @@ def _end(processes: list[psutil.Process]) -> None:
 
 
 def _remove(folder: Path, notes: tuple[Note, ...]) -> bool:
-    """Remove a temporary folder, after restoring a renewed login from it; return whether the folder is gone."""
+    """Remove a temporary folder, after moving a login that Codex renewed in it home; return whether it is gone."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     for note in notes:

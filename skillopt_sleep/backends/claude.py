@@ -36,25 +36,25 @@ CLOUDS = {
 SWITCHED_OFF = frozenset({"", "0", "false", "no", "off"})
 
 LEAST_USD = 0.0001
-"""The smallest budget, in dollars, that the CLI's option can express."""
+"""Smallest cap in dollars that can be given to ``--max-budget-usd``, which gets four decimals."""
 ISOLATION = ("--safe-mode", "--strict-mcp-config", "--tools=", "--no-session-persistence")
 # an `@path` in a prompt would put that file of this machine into the request, without any tool
 NO_ATTACHMENTS = {"CLAUDE_CODE_DISABLE_ATTACHMENTS": "1"}
 MAX_TURNS = "3"
-"""Maximum turns of a call: without tools a model needs one, and one or two more when reminded of the JSON shape."""
+"""Maximum requests of one call: a model without tools needs one, and one or two more to correct the JSON shape."""
 PARENT = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"})
-"""Variables set by a Claude Code that started this program; removed, as our child is not part of that session."""
+"""Variables that a Claude Code sets for programs it starts; our own call is not part of its session, so they go."""
 
 
 class _Settings(Struct, frozen=True, kw_only=True):
-    """The user's settings file, as far as it sets environment variables."""
+    """The part of the user's Claude settings file that is read here: its environment variables."""
 
     env: dict[str, Json] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaudeBackend(AgentCli):
-    """The backend that runs the ``claude`` command line."""
+    """The backend ``claude``, which starts Claude Code's command-line program."""
 
     advice = CLAUDE
     install = "npm install -g @anthropic-ai/claude-code, or name the program by `command` in [backends.claude]"
@@ -62,9 +62,9 @@ class ClaudeBackend(AgentCli):
     footprint = 320 * 2**20  # measured: 200 to 307 MB with the tested versions
 
     command: str = "claude"
-    """The program: a name on PATH, or a path."""
+    """The CLI to start: a name on PATH, or a path."""
     max_usd: float = 0.0
-    """Maximum dollars that the CLI may spend on one call; 0 means no limit."""
+    """Maximum dollars that the CLI may spend on one call; 0 sets no such limit."""
 
     @property
     def sees(self) -> str:
@@ -74,11 +74,11 @@ class ClaudeBackend(AgentCli):
 
     @property
     def provider(self) -> str:
-        """The provider that receives the prompts; see ``find_provider``."""
+        """The provider that receives the prompts, such as "anthropic" or "amazon-bedrock"; "" means this machine."""
         return find_provider(self.env)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Return the reply to one prompt; see ``Backend.complete``. Raises ``DiskError`` too."""
+        """Answer one prompt without tools; raises as ``Backend.complete`` does, and ``DiskError``."""
         options = ["--model", self.model] if self.model else []
         seconds = prompt.within.clip(self.timeout)
         if max_usd := self._limit_usd(prompt.within):
@@ -94,13 +94,13 @@ class ClaudeBackend(AgentCli):
         return read_reply(ended, prompt, model=self.model, deadline=seconds)
 
     def refuses(self, mode: ReplayMode) -> str:
-        """Return why this machine cannot replay in this mode, or "" when it can; see ``Agent.refuses``."""
+        """Return why this machine cannot replay in this mode, and what to install; "" when it can."""
         if shutil.which(self.command, path=self.env.get("PATH", "")) is None:
             return ""  # `probe` reports it
         return self._native(Bounds()).refuses(mode)
 
     def run(self, assignment: Assignment) -> Trajectory:
-        """Let the agent work in a workspace; see ``Agent.run``. Raises ``DiskError`` too."""
+        """Let the agent work in a throwaway workspace; raises as ``Agent.run`` does, and ``DiskError``."""
         return self._native(assignment.within).run(assignment)
 
     def _native(self, within: Bounds) -> NativeClaude:
@@ -114,7 +114,7 @@ class ClaudeBackend(AgentCli):
         )
 
     def _limit_usd(self, within: Bounds) -> float:
-        """Return the maximum dollars of one call: the setting, or the remaining money if less; 0 means no limit."""
+        """Return the most dollars that one call may cost: ``max_usd``, or the money left if that is less; 0: any."""
         if within.usd is None:
             return self.max_usd
         return max(LEAST_USD, min(within.usd, self.max_usd or within.usd))
@@ -152,10 +152,10 @@ class ClaudeBackend(AgentCli):
 
 
 def find_provider(env: Mapping[str, str]) -> str:
-    """Return the provider that receives the prompts of a Claude Code with this environment and the user's settings.
+    """Return which provider receives the prompts of Claude Code, given the environment and the user's settings file.
 
-    The result is "anthropic", the name of a cloud, else the host of the address; "" means this machine. Where settings
-    and environment disagree, a provider other than Anthropic and this machine is returned.
+    The result is "anthropic", a cloud such as "amazon-bedrock", or the host of another address; "" means this machine.
+    If environment and settings differ, it is the one that is neither Anthropic nor this machine, as it needs consent.
     """
     try:
         settings = decode_json((find_config_folder(env) / "settings.json").read_bytes(), _Settings).env
@@ -173,7 +173,7 @@ def _find_provider(env: Mapping[str, str]) -> str:
 
 
 def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
-    """Return the reply that the CLI printed.
+    """Return the reply in what the CLI printed.
 
     Raises what ``read_result`` raises, ``EmptyReply``, and ``BadReply`` for an answer without the requested JSON.
     """

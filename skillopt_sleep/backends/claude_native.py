@@ -53,7 +53,7 @@ QUIET = {
     # that retries reports how long the service asks it to wait
     "CLAUDE_CODE_MAX_RETRIES": "1",
 }
-"""Variables for every call: no network traffic except the model's, no updates."""
+"""Variables for every call that keep the CLI from updating itself and from any network traffic but the model's."""
 NATIVE_QUIET = QUIET | {
     # its own notes would be written to the user's home, and later replays would read them
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
@@ -61,11 +61,11 @@ NATIVE_QUIET = QUIET | {
 }
 ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-persistence")
 FILE_TOOLS, SHELL_TOOLS = "Skill,Read,Edit,Write", ",Glob,Grep,Bash"
-"""The tools of every native replay, which stay inside the workspace, and those that need the sandbox."""
+"""Tools that every native replay has, for files in the workspace; and further ones that may run in a sandbox only."""
 RECORDED = "recorded.jsonl"
-"""The file name of a recorded session's copy in the throwaway folder, from which the CLI can resume it.
+"""Name of the file in the throwaway folder with the recorded session that the CLI resumes.
 
-Thus no copy is ever left in the user's home, not even after a kill.
+It does not lie in the user's home, where other sessions are, so that not even a kill leaves a copy there.
 """
 NO_SESSION = "No conversation found with session ID"
 HOOK_CALLS = "loaded.jsonl"
@@ -77,15 +77,15 @@ LOGIN_SETTINGS = (
     "forceLoginMethod",
     "forceLoginOrgUUID",
 )
-"""Names of the user's settings that a login may depend on; the other settings are ignored."""
+"""Keys of the user's settings file that a login may depend on; a replay gets no others."""
 OWN_PREFIXES = ("ANTHROPIC_", "CLAUDE_")
-"""Prefixes of the environment variables that a login may depend on."""
+"""How the environment variables begin that a login to Anthropic may depend on."""
 CLOUD_PREFIXES = {
     "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
     "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "GCLOUD_", "CLOUDSDK_", "CLOUD_ML_", "VERTEX_"),
     "CLAUDE_CODE_USE_FOUNDRY": ("AZURE_",),
 }
-"""For each variable that enables a cloud, the prefixes of the variables that a login there may depend on."""
+"""For each variable that switches to a cloud, how the variables begin that a login to that cloud may depend on."""
 SANDBOX: dict[str, Json] = {
     "enabled": True,
     "failIfUnavailable": True,
@@ -94,24 +94,24 @@ SANDBOX: dict[str, Json] = {
     "network": {"allowedDomains": [], "allowLocalBinding": False},
 }
 SANDBOX_PROGRAMS = {"bwrap": "bubblewrap", "socat": "socat", "git": "git"}
-"""The programs that worktree replay needs, each with the package that contains it."""
+"""Programs that a replay in a copy of the project (worktree mode) needs, each with the package to install."""
 MENTION = re.compile(r"(?<![A-Za-z0-9])@(?![ \n])")
-"""Matches a possible ``@path``: without any tool, the CLI would add the file with that path to the request.
+"""Matches a possible ``@path``, which would make the CLI add the file with that path to the request.
 
 Every version recognises it at the start of a word, or after a Chinese full stop; a mail address does not match.
 """
 LONGEST_SCRATCH = 70
-"""Maximum bytes of a folder's path in which the CLI can make its sockets: it adds 35, and the limit is 107."""
+"""Maximum bytes of the path of the CLI's temporary folder: it appends 35 for a socket, whose path may have 107."""
 SHORT_TEMP = "/tmp"  # noqa: S108  only a folder with an unforeseeable name is made in it
 
 
 class NativeClaude(Struct, frozen=True, kw_only=True):
-    """Native replays by Claude Code, under the limits of one call."""
+    """One native replay: Claude Code itself works in a throwaway workspace, within limits of time and money."""
 
     cli: AgentCli
-    """The backend, which has the options."""
+    """The backend whose options, such as ``model`` and ``timeout``, apply."""
     program: str
-    """Path of the program."""
+    """Path of the ``claude`` program."""
     env: Mapping[str, str]
     children: Children
     seconds: float
@@ -120,7 +120,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
     """Maximum dollars that the CLI may spend on the run; 0 means no limit."""
 
     def refuses(self, mode: ReplayMode) -> str:
-        """Return why this machine cannot replay in this mode, or "" when it can; see ``ports.Agent.refuses``."""
+        """Return why this machine cannot replay in this mode, and what to install; "" when it can."""
         if mode is not ReplayMode.WORKTREE:
             return ""
         if sys.platform != "linux":
@@ -133,7 +133,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         return f"the sandbox for claude does not work here: {problem}" if problem else ""
 
     def run(self, assignment: Assignment) -> Trajectory:
-        """Let the agent carry out an assignment; see ``ports.Agent.run``. Raises ``DiskError`` too."""
+        """Let the agent carry out an assignment in a new workspace; raises as ``Agent.run`` does, and ``DiskError``."""
         with open_workspace(self.children, assignment, LAYOUT, self.env) as place:
             session = str(uuid.uuid4())
             copy = self._copy_session(assignment, place)
@@ -159,7 +159,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
 
     @contextlib.contextmanager
     def _open_scratch(self, place: Workspace) -> Iterator[Path]:
-        """Yield a folder for temporary files whose path is short enough for sockets; remove a new one on leaving."""
+        """Yield a temporary folder whose path is short enough for sockets; remove it afterwards if it is a new one."""
         if len(os.fsencode(place.scratch)) <= LONGEST_SCRATCH or not os.access(SHORT_TEMP, os.W_OK):
             yield place.scratch
             return
@@ -172,7 +172,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         return shutil.which(name, path=self.env.get("PATH", ""))
 
     def _copy_session(self, assignment: Assignment, place: Workspace) -> SessionCopy | None:
-        """Write the recorded session, up to its cut, beside the workspace and return it; None for a new session."""
+        """Write the recorded session, cut before the moment, beside the workspace and return it; None without one."""
         if assignment.put_back is None:
             return None
         copy = cut_session(assignment, assignment.put_back, place, self.env)
@@ -180,10 +180,9 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         return copy
 
     def _has_shell(self, assignment: Assignment) -> bool:
-        """Return whether the agent gets a shell: in a copy of a project, and when a recorded session is resumed.
+        """Return whether the agent may run commands: in a copy of a project, or resumed in a session and sandboxed.
 
-        A recorded session is full of commands, so the next move often is a command. Without a sandbox there is no
-        shell.
+        A recorded session is full of commands, so what the agent would do next is often a command too.
         """
         if assignment.mode is ReplayMode.WORKTREE:
             return True
@@ -216,7 +215,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         )
 
     def _build_settings(self, place: Workspace, *, has_shell: bool) -> dict[str, Json]:
-        """Return the content of the settings file: the user's login, hooks that note loaded memory, and the sandbox."""
+        """Return the CLI's settings: the user's login, hooks that log which memory files it loads, and the sandbox."""
         settings: dict[str, Json] = dict(_read_login_settings(self.env))
         if sys.platform != "win32":
             file = shlex.quote(str(place.folder / HOOK_CALLS))
@@ -233,14 +232,14 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
 
 
 def escape_slash(prompt: str) -> str:
-    """Return the prompt in a form that the CLI does not take for one of its own slash commands."""
+    """Put a line break before a prompt such as "/clear", which the CLI would take for one of its own commands."""
     return f"\n{prompt}" if prompt.startswith("/") else prompt
 
 
 def select_login(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the CLI gets in every mode: where things are, and what its login depends on.
+    """Return the environment variables for the CLI in every mode: general ones, such as PATH, and those for its login.
 
-    The login depends on the CLI's own variables, those of an enabled cloud, and those that the user's settings name.
+    These are the CLI's own variables, those of an enabled cloud, and those that the user's settings mention.
     """
     settings = msgspec.json.encode(_read_login_settings(env)).decode()
     clouds = [
@@ -253,7 +252,7 @@ def select_login(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_login_settings(env: Mapping[str, str]) -> dict[str, Json]:
-    """Return the user's settings that a login may depend on; {} for an unreadable file, as the CLI ignores it too."""
+    """Return the part of the user's Claude settings that a login may depend on; {} for a file that cannot be read."""
     try:
         content = (find_config_folder(env) / "settings.json").read_bytes()
         settings = decode_json(content, dict[str, Json])
@@ -263,7 +262,7 @@ def _read_login_settings(env: Mapping[str, str]) -> dict[str, Json]:
 
 
 def find_config_folder(env: Mapping[str, str]) -> Path:
-    """Return the configuration folder of the user's own Claude Code."""
+    """Return the user's configuration folder for Claude Code: ``CLAUDE_CONFIG_DIR``, or else ~/.claude."""
     named = env.get("CLAUDE_CONFIG_DIR", "").partition(",")[0]
     return Path(named) if named else Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".claude"
 

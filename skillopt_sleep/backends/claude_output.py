@@ -1,7 +1,7 @@
-"""Read the output of ``claude -p``: how a run ended, and what it cost.
+"""Reads the output of ``claude -p``: how a run ended, and what it cost.
 
-The CLI prints one JSON object per line. All functions here are pure, so that tests can replay recorded output.
-Lines that cannot be decoded are skipped, so that a truncated line does not hide the others.
+The CLI prints one JSON object per line. All functions here are pure, so that tests can replay recorded output. Lines
+that cannot be decoded are skipped, so that a truncated line does not hide the others.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ CLAUDE = AgentAdvice(
     },
 )
 STREAM_OPTIONS = ("--output-format", "stream-json", "--verbose")
-"""Options with which the CLI prints one JSON object a line, and announces its waits and their duration."""
+"""Options with which the CLI prints each message as a JSON line, and says how long it waits before a retry."""
 BUDGET_REACHED = "error_max_budget_usd"
 STRUCTURED = "StructuredOutput"
-"""The tool by which the CLI makes the model answer in a given JSON shape."""
+"""Name of the tool by which the CLI lets the model answer in a requested JSON shape."""
 T = TypeVar("T")
 
 
@@ -63,7 +63,7 @@ class _Message(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """One line of the output: the start of a session, or a message to or from the model."""
+    """One line of the CLI's output: the start of a session, or a message to or from the model."""
 
     type: str = ""
     subtype: str = ""
@@ -80,7 +80,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class _Retry(Struct, frozen=True, kw_only=True):
-    """A line of the output that announces that the CLI will repeat a request."""
+    """A line of the CLI's output that announces that it will send a failed request again."""
 
     subtype: str
     retry_delay_ms: float
@@ -89,7 +89,7 @@ class _Retry(Struct, frozen=True, kw_only=True):
 
 
 def read_usage(table: Json) -> Usage | None:
-    """Return the usage in a table that uses the API's or the CLI's own names, or None when it cannot be read."""
+    """Return the token counts in a table such as ``{"input_tokens": 3, …}`` or ``{"inputTokens": 3, …}``, else None."""
     if not isinstance(table, dict):
         return None
 
@@ -106,7 +106,7 @@ def read_usage(table: Json) -> Usage | None:
 
 
 class ClaudeResult(Struct, frozen=True, kw_only=True):
-    """The last line of a run, with the run's result and cost.
+    """The last line that the CLI prints: its answer or errors, and what the run cost.
 
     ``subtype`` can be "success" even for failures; only ``is_error`` and the exit status decide. ``usage`` and
     ``total_cost_usd`` are sums over all requests of the run; the price is the CLI's own estimate. When the run reached
@@ -128,7 +128,7 @@ class ClaudeResult(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The text of the answer, or of the errors."""
+        """The text of the answer, or the error messages."""
         return self.result or "; ".join(self.errors)
 
     @property
@@ -155,33 +155,33 @@ class ClaudeResult(Struct, frozen=True, kw_only=True):
 
     @property
     def model(self) -> str:
-        """The first model that the result names; "" when it names none."""
+        """Name of the first model that the result's costs are listed for; "" when none is."""
         models = decode_loosely(self.model_usage)
         return next(iter(models), "") if isinstance(models, dict) else ""
 
 
 def read_announced_wait(printed: str) -> float:
-    """Return the seconds that the CLI is about to wait before a retry; 0 unless its last line announces a wait."""
+    """Return the seconds that the CLI, by its last line so far, waits before a retry; 0 if it is not waiting."""
     retry = _find_pending_retry(printed)
     return retry.retry_delay_ms / 1000 if retry else 0.0
 
 
 def is_retrying(printed: str) -> bool:
-    """Return whether the last line of the output announces a retry."""
+    """Return whether the CLI is about to retry a request, by the last line that it has printed."""
     return _find_pending_retry(printed) is not None
 
 
 def is_running_tool(printed: str) -> bool:
-    """Return whether a tool call has no result yet."""
+    """Return whether the agent is still waiting for a tool, because some call has no result yet."""
     return printed.count('"type":"tool_use"') > printed.count('"type":"tool_result"')
 
 
 def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
-    """Return the result of a run that ended with an answer; a refusal by the model is an answer too.
+    """Return the result of a CLI run that ended with an answer; a refusal by the model is an answer too.
 
-    An answer with which the run exceeded the cap on money is returned: it is complete and paid for. Raises
-    ``BudgetSpent`` when the CLI stopped at the cap without an answer, and the fitting ``BackendError`` for any other
-    failure; both say what was spent.
+    An answer that cost more than the cap on money is returned: it is complete and paid for. Raises ``BudgetSpent`` when
+    the CLI stopped at the cap without an answer, and the fitting ``BackendError`` for any other failure; both say what
+    was spent.
     """
     retry = next(iter([*_read_retries(ended.stdout)][::-1]), None)
     raise_if_ended_early(
@@ -218,13 +218,13 @@ def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
 
 
 def find_result(stdout: str) -> ClaudeResult | None:
-    """Return the last line that is the result of a run, or None when there is none."""
+    """Return the result line in the CLI's output, the last one if there are several; None when there is none."""
     lines = reversed(stdout.split("\n"))
     return next((result for result in decode_lines(lines, ClaudeResult) if result.type == "result"), None)
 
 
 def _recover_answer(result: ClaudeResult, printed: str) -> ClaudeResult | None:
-    """Return the result with the answer that was complete when the cap on money stopped the run; None without one."""
+    """Return the result with the answer that was complete before the cap on money stopped the run; None if none was."""
     blocks: list[Block] = []
     last = ""
     for event in decode_lines(printed.split("\n"), Event):  # the blocks of one message may come on several lines

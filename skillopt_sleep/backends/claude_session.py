@@ -1,9 +1,9 @@
-"""Cut a recorded session of Claude Code before a moment.
+"""Cuts a recorded session of Claude Code right before a moment, so that an agent can be resumed there.
 
 The conversation is the chain of ``parentUuid`` back from the cut, not the order of the lines, as a session that was
-rewound has side branches. Two things are not on that chain: results of parallel tool calls, which refer to their
-call, and what a compaction kept word for word, which precedes its boundary. The copy is one chain of records without
-anything after the cut, and without descriptions of the user's own setup.
+rewound has side branches. Two things are not on that chain: results of parallel tool calls, which refer to their call,
+and what a compaction kept word for word, which precedes its boundary. The copy is one chain of records without anything
+after the cut, and without descriptions of the user's own setup.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEPT_FIELDS = (
     *("message", "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "isApiErrorMessage", "error"),
     *("attachment", "subtype", "content", "level"),
 )
-"""Fields of a record that the copy keeps; the CLI rebuilds or only displays the others."""
+"""Fields of a record that the copy keeps; others are rebuilt by the CLI, or were for display only."""
 KEPT_ATTACHMENTS = frozenset(
     {
         *("queued_command", "file", "directory", "compact_file_reference", "pdf_reference", "already_read_file"),
@@ -40,13 +40,13 @@ KEPT_ATTACHMENTS = frozenset(
         *("invoked_skills", "hook_additional_context", "hook_blocking_error"),
     }
 )
-"""Attachments that belong to the conversation; the others list the tools, skills and memory of the recorded day."""
+"""Kinds of attachments that belong to the conversation; others list tools, skills and memory as they were that day."""
 KEPT_SYSTEM = frozenset({"local_command"})
 EDITORS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 
 
 def cut_session(assignment: Assignment, put_back: PutBack, place: Workspace, env: Mapping[str, str]) -> SessionCopy:
-    """Return the session up to the cut, as a new session in the workspace. Raises ``NotPutBack``."""
+    """Return the recorded session up to the cut, rewritten for the workspace's folder. Raises ``NotPutBack``."""
     session = str(uuid4())
     records = read_records(put_back, "claude")
     chain = select_chain(records, put_back)
@@ -71,9 +71,9 @@ def cut_session(assignment: Assignment, put_back: PutBack, place: Workspace, env
 
 
 def select_chain(records: Sequence[Record], put_back: PutBack) -> list[Record]:
-    """Return the records of the conversation before the cut, oldest first; [] when nothing precedes the cut.
+    """Return the records of the conversation before the cut, oldest first; [] when nothing precedes it.
 
-    Raises ``NotPutBack`` when the record at the cut is missing, or the records form no chain.
+    Raises ``NotPutBack`` when the record to cut at is missing, or records do not name their parents.
     """
     if not any(record.get("uuid") and "parentUuid" in record for record in records):
         raise NotPutBack(f"{put_back.path} has no uuid and parentUuid: its conversation cannot be followed")
@@ -93,13 +93,13 @@ def select_chain(records: Sequence[Record], put_back: PutBack) -> list[Record]:
 
 
 def _is_prompt(record: Record) -> bool:
-    """Return whether a record is what a person typed, and not the result of a call."""
+    """Return whether a record is what a person typed, rather than a tool's result or a text of the CLI."""
     is_result = any(block.get("type") == "tool_result" for block in _blocks(record))
     return record.get("type") == "user" and not record.get("isMeta") and not is_result
 
 
 def _follow_parents(before: Sequence[Record], start: Record) -> list[Record]:
-    """Return the ancestors of a record, oldest first, back to the beginning or the last compaction."""
+    """Return the records that lead to ``start``, oldest first, from the beginning or the last compaction on."""
     index = {str(record["uuid"]): record for record in reversed(before)}  # a fork repeats records: the first one counts
     parents = {uuid: record.get("parentUuid") for uuid, record in index.items()}
     parents[str(start["uuid"])] = start.get("parentUuid")
@@ -117,7 +117,7 @@ def _follow_parents(before: Sequence[Record], start: Record) -> list[Record]:
 
 
 def _find_parent(uuid: str, parents: Mapping[str, Any], before: Sequence[Record]) -> str:
-    """Return the uuid of a record's parent, or "" for none; when the parent is missing, that of the record before.
+    """Return the uuid of a record's parent, "" for none; if the parent is not in the file, that of the record before.
 
     Claude Code does not write some progress records, though the next record may name one of them as its parent.
     """
@@ -129,7 +129,10 @@ def _find_parent(uuid: str, parents: Mapping[str, Any], before: Sequence[Record]
 
 
 def _link_preserved_segment(boundary: Record, index: Mapping[str, Record], parents: dict[str, Any]) -> None:
-    """Change ``parents`` so that the messages which a compaction kept verbatim follow its summary, as on resuming."""
+    """Move messages that a compaction kept word for word behind its summary, as the CLI does when it resumes a session.
+
+    This changes ``parents``, the uuid of each record's parent.
+    """
     details = boundary.get("compactMetadata")
     segment = details.get("preservedSegment") if isinstance(details, dict) else None
     if not isinstance(segment, dict):
@@ -144,7 +147,7 @@ def _link_preserved_segment(boundary: Record, index: Mapping[str, Record], paren
 
 
 def _add_parallel_calls(chain: Sequence[Record], before: Sequence[Record]) -> Iterator[Record]:
-    """Yield the chain with the parallel tool calls of its messages, and the results of all calls, added."""
+    """Yield the chain's records, each followed by calls made in parallel with it and by the results of these calls."""
     on_chain = {str(record["uuid"]) for record in chain}
     messages: dict[str, list[Record]] = {}
     results: dict[str, Record] = {}
@@ -180,7 +183,7 @@ def _is_kept(record: Record) -> bool:
 
 
 def _leave_out_secret_thoughts(record: Record, mover: Mover) -> bool:
-    """Remove thinking blocks with a secret, which must not be changed; return whether any block is left."""
+    """Remove thinking blocks that hold a secret, as changed ones are not accepted; return whether any block is left."""
     blocks = _blocks(record)
     kept = [block for block in blocks if block.get("type") not in THOUGHTS or not mover.holds_secret(block)]
     if len(kept) < len(blocks):

@@ -1,4 +1,4 @@
-"""Read what an agent did, and which documents it was shown, from the output of the CLI and the calls of our hooks.
+"""Reads what an agent did, and which documents it was shown, from the CLI's output and the calls of our hooks.
 
 All functions are pure, so that tests can replay recorded output.
 """
@@ -38,17 +38,17 @@ LAYOUT = Layout(
     texts=("skills", "rules", "commands", "claude.md", "CLAUDE.md"),
 )
 HIDDEN_FROM_MODEL = re.compile(rb"(?m)^disable-model-invocation:\s*[\"']?true")
-"""Matches a key in a skill's frontmatter that makes the CLI list the skill, but hide it from the model."""
+"""Matches the line in a skill's frontmatter that hides a skill from the model though the CLI lists it."""
 SANDBOX_FAILED = "Sandbox is required but failed to initialize"
-"""The first words of the result of a command that was not run because the sandbox did not start."""
+"""How the output of a command begins that was not run because the sandbox did not start."""
 PROMPT_HOOK, MEMORY_HOOK = "UserPromptSubmit", "InstructionsLoaded"
-"""Our two hooks: a call of the first shows that hooks run; a call of the second names a loaded memory file."""
+"""Hooks set by us: a call of the first proves that hooks run at all, the second reports each loaded memory file."""
 MEMORY_HOOK_SINCE = (2, 1, 197)
-"""The first version of the CLI that was seen to call ``MEMORY_HOOK``."""
+"""First version of the CLI known to call ``MEMORY_HOOK``; before it, no call does not mean that no file was loaded."""
 
 
 def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: str, deadline: float) -> Trajectory:
-    """Return what the agent did in the workspace ``root``. Raises what ``read_result`` raises when transport failed."""
+    """Return what the agent did in the workspace ``root``; raises as ``read_result`` does when it got no answers."""
     events = tuple(decode_lines(ended.stdout.split("\n"), Event))
     answers = [event for event in events if event.type == "assistant"]
     ending, result = _read_ending(ended, answers, deadline)
@@ -85,7 +85,7 @@ def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: 
 
 
 def read_steps(stdout: str) -> Iterator[Step]:
-    """Yield what the agent said and did, in order, with the results of its tools."""
+    """Yield the agent's texts and tool calls in order, each call with its result."""
     events = tuple(decode_lines(stdout.split("\n"), Event))
     results = {block.tool_use_id: block for event in events for block in event.blocks if block.type == "tool_result"}
     for event in events:
@@ -116,7 +116,10 @@ def _read_content(content: Json) -> str:
 
 
 def _read_ending(ended: Ended, answers: Sequence[Event], deadline: float) -> tuple[Ending, ClaudeResult | None]:
-    """Return how the agent ended the run, and its result. Raises the error of a run that something else ended."""
+    """Return how the agent's run ended (done, refused, out of turns, time or room) and its result line, if it has one.
+
+    Raises as ``read_result`` does when it was not the agent that ended the run.
+    """
     result = find_result(ended.stdout)
     if result is not None and not ended.timed_out and not ended.flooded:
         if result.subtype == "error_max_turns":
@@ -128,7 +131,7 @@ def _read_ending(ended: Ended, answers: Sequence[Event], deadline: float) -> tup
 
 
 def _read_skill_shown(events: Sequence[Event], document: Document, root: Path) -> Shown:
-    """Return whether the CLI listed the skill, and whether the skill's text from our folder was sent to the model."""
+    """Return whether the agent was offered the candidate's skill and whether its text reached the model."""
     name = get_skill_name(document)
     listed = next((event.skills for event in events if event.subtype == "init" and event.skills is not None), None)
     handed = [
@@ -152,7 +155,7 @@ def _read_skill_shown(events: Sequence[Event], document: Document, root: Path) -
 
 
 def _has_opened_file(events: Sequence[Event], root: Path, name: str) -> bool:
-    """Return whether the agent read the skill's file by itself, as some agents do."""
+    """Return whether the agent read the skill's file like any other file, instead of calling the skill."""
     wanted = f"{LAYOUT.skills}/{name}/SKILL.md"
     paths = [
         str(block.input.get("file_path", ""))
@@ -164,7 +167,7 @@ def _has_opened_file(events: Sequence[Event], root: Path, name: str) -> bool:
 
 
 def _estimate_usage(answers: Sequence[Event]) -> Usage:
-    """Return the usage of a run that was cut short: the sum of the last counts of every message."""
+    """Return the tokens of a run that was cut short: the last counts reported for each message, added up."""
     reports = {event.message.id: event.message.usage for event in answers if event.message}
     usages = [usage for report in reports.values() if (usage := read_usage(report))]
     given, written = sum(usage.input_tokens for usage in usages), sum(usage.output_tokens for usage in usages)
@@ -178,9 +181,9 @@ def add_memory_shown(
     hook_calls: Sequence[Json],
     version: tuple[int, ...],
 ) -> Trajectory:
-    """Return the trajectory with the information whether the memory file was loaded.
+    """Return the trajectory with a note of whether the candidate's memory file was loaded.
 
-    ``hook_calls`` are the inputs of our hooks' calls, ``version`` that of the CLI.
+    ``hook_calls`` are what the CLI sent to our hooks, ``version`` is the CLI's.
     """
     memories = [document for document in assignment.documents if document.kind is DocumentKind.MEMORY]
     if not memories or memories[0].content is None:
@@ -208,6 +211,6 @@ def has_sandbox_failed(stdout: str) -> bool:
 
 
 def read_version(stdout: str) -> tuple[int, ...]:
-    """Return the version that the CLI reports in its output; () when it reports none."""
+    """Return the CLI's version as its output reports it, such as (2, 1, 197); () when it reports none."""
     found = next((event.version for event in decode_lines(stdout.split("\n"), Event) if event.version), "")
     return tuple(int(part) for part in re.findall(r"\d+", found)[:3])

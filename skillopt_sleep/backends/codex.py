@@ -1,8 +1,8 @@
-"""The backend for Codex: calls without tools, and native replays, which use only the login of the user's setup.
+"""The backend for Codex: calls without tools, and native replays, in which Codex itself works in a throwaway folder.
 
-A native run works in a throwaway workspace and a throwaway home. Its commands run in Codex's own sandbox, which reaches
-the workspace and no network. Codex records the session in that home, with every word that was sent to the model;
-the record is read, and deleted with the home.
+Of the user's setup, only the login takes part. A native replay also has a throwaway home. Its commands run in Codex's
+own sandbox, which reaches the workspace and no network. Codex records the session in that home, with every word that
+was sent to the model; the record is read, and deleted with the home.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from skillopt_sleep.safety.receivers import hide_secrets
 
 LAYOUT = Layout(skills=".agents/skills", memory="AGENTS.md", settings=(".codex", ".agents"), texts=("skills",))
 LOGS = {"RUST_LOG": "codex_core=warn"}
-"""Variables that make Codex log the time of its next wait before a retry, which no event mentions."""
+"""Variables that make Codex log how long it waits before a retry, which its printed events do not say."""
 NO_SYSTEM = "Answer the user."
-"""The system prompt that replaces an empty one, as Codex refuses an empty file of instructions."""
+"""System prompt used when a prompt has none, because Codex refuses an empty file of instructions."""
 
 QUIET = (
     "features.plugins=false",
@@ -64,7 +64,7 @@ QUIET = (
     "check_for_update_on_startup=false",
     "features.unbounded_connection_retries=false",
 )
-"""Settings that keep Codex from connecting to four more hosts, and from retrying forever on a dead network."""
+"""Settings that keep Codex from connecting to hosts other than the model's, and from retrying forever when offline."""
 ALONE = (
     "features.hooks=false",
     "features.goals=false",
@@ -87,7 +87,7 @@ WITHOUT_TOOLS = (
     "include_permissions_instructions=false",
     "include_environment_context=false",
 )
-"""Settings that leave the model no tool except ``apply_patch``, which the read-only sandbox refuses."""
+"""Settings that leave the model no tool but ``apply_patch``, which can change nothing in the read-only sandbox."""
 WORK = ("exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write", "--ignore-user-config")
 CONFINED = (
     'sandbox_mode="workspace-write"',
@@ -103,23 +103,23 @@ WITH_TOOLS = (
     f"shell_environment_policy.include_only={json.dumps(sorted({*TOOL_VARIABLES, 'LC_*', 'TMPDIR', MARK}))}",
 )
 OWN_PREFIXES = ("CODEX_", "OPENAI_")
-"""Prefixes of environment variables that a login may depend on; settings name the key of any other provider."""
+"""How the environment variables begin that Codex's own login may depend on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodexBackend(AgentCli):
-    """The backend that runs the ``codex`` command line."""
+    """The backend ``codex``, which starts Codex's command-line program."""
 
     advice = CODEX
     install = "npm install -g @openai/codex, or name the program by `command` in [backends.codex]"
     footprint = 160 * 2**20  # measured: 140 MB with the tested versions
 
     command: str = "codex"
-    """The program: a name on PATH, or a path."""
+    """The CLI to start: a name on PATH, or a path."""
     max_turns: int = 60
-    """Maximum number of steps in a native replay."""
+    """Maximum number of steps (messages and tool calls) that the agent may make in a native replay."""
     config: tuple[str, ...] = ()
-    """Codex settings in the form of its option ``-c``, such as ``model_reasoning_effort=low``."""
+    """Settings for Codex as its option ``-c`` takes them, such as "model_reasoning_effort=low"."""
     use_user_config: bool = False
     """Whether Codex runs in the user's home with their ``config.toml``, for a provider, key or keyring named there.
 
@@ -143,17 +143,17 @@ class CodexBackend(AgentCli):
 
     @property
     def provider(self) -> str:
-        """The provider that receives the prompts in every mode; see ``find_provider``. Raises ``SettingsError``."""
+        """The provider that receives the prompts, such as "openai"; "" means this machine. Raises ``SettingsError``."""
         users = read_user_config(self.env) if self.use_user_config else {}
         return find_provider(read_settings(self.config, users), self.env)
 
     @property
     def priced(self) -> bool:
-        """False: Codex names no price."""
+        """False: Codex reports tokens but no price."""
         return False
 
     def _describe_unused(self) -> str:
-        """Return a clause saying that the provider in the user's config.toml is not asked; "" when it names none."""
+        """Return a remark that the provider named in the user's config.toml gets nothing; "" when it names none."""
         if self.use_user_config:
             return ""
         try:
@@ -165,14 +165,14 @@ class CodexBackend(AgentCli):
         return f" (not {hide_secrets(unused)}, which config.toml names; `use_user_config = true` would ask it)"
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Return the reply to a prompt; see ``Backend.complete``. Raises ``DiskError`` and ``SettingsError`` too."""
+        """Answer one prompt without tools; raises as ``Backend.complete``, and ``DiskError`` and ``SettingsError``."""
         with self._home.hold_until_first_call() as waited:
             seconds = _subtract_wait(prompt.within, waited).clip(self.timeout)
             ended = self._run(*ANSWER, seconds=seconds, prompt=prompt)
         return read_reply(ended, prompt, model=self.model, deadline=seconds)
 
     def refuses(self, mode: ReplayMode) -> str:
-        """Return why this machine cannot replay in this mode, or "" when it can; see ``Agent.refuses``."""
+        """Return why this machine cannot replay in this mode, and what to install; "" when it can."""
         path = self.env.get("PATH", "")
         if self.use_user_config:
             return "with use_user_config the user's own AGENTS.md and skills would take part: take it out, or use text"
@@ -191,7 +191,7 @@ class CodexBackend(AgentCli):
         return f"codex's sandbox does not work here ({problem}): install bubblewrap, and allow user namespaces"
 
     def run(self, assignment: Assignment) -> Trajectory:
-        """Let the agent work in a workspace; see ``Agent.run``. Raises what ``complete`` raises.
+        """Let the agent work in a throwaway workspace; raises as ``Agent.run`` does, and what ``complete`` raises.
 
         Raises ``NotAllowed`` with ``use_user_config``, as the run would ask another provider than ``complete`` does.
         """
@@ -228,7 +228,7 @@ class CodexBackend(AgentCli):
         return msgspec.structs.replace(done, latency=done.latency + waited)
 
     def close(self) -> None:
-        """End every child process and remove the throwaway home; see ``Backend.close``."""
+        """End every running Codex process and remove the throwaway home; no more are started."""
         AgentCli.close(self)
         self._home.close()
 
@@ -267,9 +267,10 @@ class CodexBackend(AgentCli):
         return (self._find_program(), "sandbox", *_as_options(settings), "--", *argv)
 
     def _narrow(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that the CLI gets in every mode: where things are, and what its login depends on.
+        """Return the CLI's environment variables in every mode: general ones, such as PATH, and those for its login.
 
-        The login depends on the CLI's own variables, those its settings name, and a cloud's. Raises ``SettingsError``.
+        These are the CLI's own variables, those its settings mention, and those of AWS if used. Raises
+        ``SettingsError``.
         """
         users = read_user_config(self.env) if self.use_user_config else {}
         named = f"{json.dumps(users, default=str)} {' '.join(self.config)}"
@@ -280,7 +281,7 @@ class CodexBackend(AgentCli):
         return self._run(*arguments, seconds=PROBE_SECONDS)
 
     def _read_login(self) -> bool | None:
-        """Return whether the user is logged in; None with the user's settings, whose key only a call can test."""
+        """Return whether the user is logged in; None with ``use_user_config`` when only a call could tell."""
         if self._query("login", "status").status == 0 or self.env.get("CODEX_API_KEY"):
             return True
         return None if self.use_user_config else False
@@ -323,20 +324,20 @@ class CodexBackend(AgentCli):
 
 
 class _TurnLimit:
-    """A ``process.ReadSeconds`` that ends a child process after too many steps, as Codex has no such limit."""
+    """Ends Codex after too many steps, for which it has no option: as a ``ReadSeconds`` it reports an endless wait."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.reached = False
 
     def __call__(self, printed: str) -> float:
-        """Return the seconds that Codex announces to wait, or infinity when the steps exceed the limit."""
+        """Return the seconds that Codex says it will wait; infinity, which ends it, once it made too many steps."""
         self.reached = printed.count('"type":"item.completed"') > self._limit
         return float("inf") if self.reached else read_announced_wait(printed)
 
 
 def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
-    """Return the reply that the CLI printed. Raises the fitting ``BackendError`` for any other ending."""
+    """Return the reply in what the CLI printed. Raises the fitting ``BackendError`` when it printed none."""
     text, usage = read_turn(ended, deadline=deadline)
     return build_reply(CODEX, prompt, text, model=model, latency=ended.seconds, usage=usage)
 
@@ -346,7 +347,7 @@ def _as_options(settings: Sequence[str]) -> list[str]:
 
 
 def _subtract_wait(within: Bounds, waited: float) -> Bounds:
-    """Return the bounds of a call less the seconds it has waited. Raises ``TimedOut`` when no time is left."""
+    """Return the limits of a call minus the seconds that it has waited. Raises ``TimedOut`` when no time is left."""
     left = within.after(waited)
     if left.seconds is not None and left.seconds <= 0:
         raise TimedOut("codex was not asked: the time for this call was over before the first call had ended")

@@ -1,8 +1,8 @@
-"""Decide which settings, login and provider Codex uses, in a throwaway home that contains only the user's login.
+"""Decides which settings, login and provider Codex uses, in a throwaway home that contains only the user's login.
 
-No option keeps Codex from reading the ``AGENTS.md`` of its home, or from inserting a skill there whose ``$name`` is
-in a prompt, so Codex gets another home. The login is linked, never copied: Codex renews its tokens through the link,
-and a renewed token makes every copy of the old one worthless, and may log the user out.
+No option keeps Codex from reading the ``AGENTS.md`` of its home, or from inserting a skill there whose ``$name`` is in
+a prompt, so Codex gets another home. The login is linked, never copied: Codex renews its tokens through the link, and a
+renewed token makes every copy of the old one worthless, and may log the user out.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from skillopt_sleep.safety.receivers import choose_receiver, identify_provider
 OPENAI = "openai"
 BEDROCK = "amazon-bedrock"
 LOCAL_PROVIDERS = frozenset({"oss", "ollama", "ollama-chat", "lmstudio"})
-"""Providers of Codex that run on this machine, unless the environment gives another address."""
+"""Codex's names for model servers on this machine, unless the environment gives them another address."""
 LOCAL_ADDRESS = "CODEX_OSS_BASE_URL"
-"""Environment variable that overrides the address of the local providers."""
+"""Environment variable with another address for the providers in ``LOCAL_PROVIDERS``."""
 RETRIES = "request_max_retries=0,stream_max_retries=1"
-"""Settings of a provider: one stream retry, as only a CLI that retries reports how long the service asks to wait."""
+"""Settings that let Codex retry a stream once: only a CLI that retries reports how long the provider asks to wait."""
 USER_TABLE_SETTINGS = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
-"""For each table of the user's settings, the setting forced on its entries: no MCP servers, and few retries."""
+"""What is forced on each entry of two tables of the user's settings: MCP servers are off, providers retry once."""
 PROVIDER = "skillopt-sleep"
-"""The name of our copy of the built-in provider, which itself accepts no limit on retries and makes up to thirty.
+"""Name under which the built-in provider is defined again, as the original makes up to 30 retries whatever we set.
 
-Without an address, the copy uses OpenAI's: that of the API or of ChatGPT, depending on the login.
+Without an address it uses OpenAI's: that of the API or of ChatGPT, depending on the login.
 """
 LOGIN = "auth.json"
 
 
 class CodexHome:
-    """A throwaway home for Codex, created at its first use and shared by all calls. Safe for several threads."""
+    """A throwaway home for Codex, created when first needed and shared by all calls. Safe for several threads."""
 
     def __init__(self, registry: ChildRegistry | None = None) -> None:
         self._registry = registry or ChildRegistry()
@@ -54,7 +54,7 @@ class CodexHome:
         self._closed = False
 
     def build_environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return ``env`` with this home as the user's. Raises ``DiskError``, and ``TimedOut`` after ``close``."""
+        """Return ``env`` with this folder as the home. Raises ``DiskError``, and ``TimedOut`` after ``close``."""
         try:
             with self._lock:
                 if self._closed:
@@ -72,10 +72,10 @@ class CodexHome:
 
     @contextlib.contextmanager
     def hold_until_first_call(self) -> Iterator[float]:
-        """Let the first call run alone: other calls wait on entering until it has ended. Yield the seconds waited.
+        """Make a ``with`` block wait until the first call's block has ended; yield the seconds that it waited.
 
-        The first call that finds an expired login renews it. Parallel calls would all use the one-time token, which
-        only one of them may.
+        The first call that finds an expired login renews it with a token that works only once. Parallel calls would all
+        try to use that token.
         """
         began = time.monotonic()
         with self._first_call:
@@ -89,7 +89,7 @@ class CodexHome:
         yield waited
 
     def close(self) -> None:
-        """Remove the home. May be called repeatedly."""
+        """Move a renewed login to the user's home and remove this one. May be called repeatedly."""
         with self._lock:
             self._closed = True
             if self._folder is not None:
@@ -99,7 +99,7 @@ class CodexHome:
                 self._open.close()
 
     def _make(self, env: Mapping[str, str]) -> None:
-        """Create the folder, and record what must be restored if this program is killed."""
+        """Create the folder, and note for a later command what to clean up if this program is killed."""
         self._open.enter_context(self._registry.open())
         self._folder = TemporaryDirectory(prefix=build_folder_prefix(self._registry.mark), ignore_cleanup_errors=True)
         self._home = Path(self._folder.name)
@@ -114,7 +114,7 @@ class CodexHome:
 
 
 def find_codex_home(env: Mapping[str, str]) -> Path:
-    """Return the home folder of the user's own Codex."""
+    """Return the folder of the user's own Codex: ``CODEX_HOME``, or else ~/.codex."""
     return Path(env.get("CODEX_HOME") or Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".codex")
 
 
@@ -130,7 +130,8 @@ def read_user_config(env: Mapping[str, str]) -> dict[str, Json]:
 def read_settings(settings: tuple[str, ...], users: Mapping[str, Json] | None = None) -> dict[str, Json]:
     """Return the user's configuration with ``settings`` applied on top, as Codex applies its option ``-c``.
 
-    A dot in a name separates levels, and a later setting replaces an earlier one; a value is TOML, else a plain string.
+    For example, "a.b=1" sets ``b`` in the table ``a``. A later setting replaces an earlier one; a value is TOML, or
+    else a plain string.
     """
     table: dict[str, Json] = {}
     for setting in settings:
@@ -159,9 +160,9 @@ def _merge(below: Mapping[str, Json], above: Mapping[str, Json]) -> dict[str, Js
 
 
 def restrict_user_config(config: Mapping[str, Json]) -> list[str]:
-    """Return settings that keep the user's MCP servers from starting, and the user's providers from retrying.
+    """Return options that switch off the user's MCP servers and limit the retries of the user's providers.
 
-    The settings are inline tables, which Codex merges; a dotted name would be split at a dot in a server's own name.
+    Each is an inline table, which Codex merges with the user's; a dotted name would break at a dot in a server's name.
     """
     return [
         f"{section}={{{','.join(f'{json.dumps(name, ensure_ascii=False)}={{{switch}}}' for name in table)}}}"
@@ -171,7 +172,7 @@ def restrict_user_config(config: Mapping[str, Json]) -> list[str]:
 
 
 def rename_builtin_provider(config: Mapping[str, Json], *, seconds: float) -> list[str]:
-    """Return settings that use the built-in provider under the name ``PROVIDER``; [] when another provider is used."""
+    """Return settings that define the built-in provider as ``PROVIDER`` and use it; [] if another provider is used."""
     if choose_provider(config) != OPENAI:
         return []
     address = config.get("openai_base_url")
@@ -187,7 +188,7 @@ def rename_builtin_provider(config: Mapping[str, Json], *, seconds: float) -> li
 
 
 def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
-    """Return the provider that receives the prompts: "openai" for its own address, else the host; "" for this machine.
+    """Return who receives the prompts: "openai", the host of another address, or "" for this machine.
 
     Codex ignores ``OPENAI_BASE_URL``, and the user's tables for its built-in provider. It sends prompts for a provider
     without an address to OpenAI. For a provider that no table describes, its own name is returned.
@@ -209,13 +210,13 @@ def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
 
 
 def find_unused_provider(users: Mapping[str, Json]) -> str:
-    """Return the provider or address that the user's config.toml names; "" when that is OpenAI's."""
+    """Return the provider or address named in the user's config.toml; "" when it names none but OpenAI."""
     name = choose_provider(users)
     return name if name != OPENAI else str(users.get("openai_base_url") or "")
 
 
 def choose_provider(config: Mapping[str, Json]) -> str:
-    """Return the name of the provider that Codex uses: the one of the profile, if that names one."""
+    """Return the provider that Codex uses by these settings: that of the chosen profile, the general one, or OpenAI."""
     profile = _get_table(config, "profiles", str(config.get("profile") or ""))
     return str(profile.get("model_provider") or config.get("model_provider") or OPENAI)
 

@@ -1,8 +1,8 @@
-"""Read the output of ``codex exec --json``, and the record that Codex keeps of a session. All functions are pure.
+"""Reads the output of ``codex exec --json``, and the record that Codex keeps of a session. All functions are pure.
 
-The CLI prints one event per line; a turn either completes or fails. An ``error`` event is no failure: it can be
-a warning or a retry. Codex names no price, and its token counts cover the whole session. Lines that cannot be
-decoded are skipped.
+The CLI prints one event per line; a turn either completes or fails. An ``error`` event is no failure: it can be a
+warning or a retry. Codex names no price, and its token counts cover the whole session. Lines that cannot be decoded are
+skipped.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ CODEX = AgentAdvice(
 _WAIT = re.compile(
     r"^(?!\{).*\bWARN\b.*\bcodex_core\b.*retrying sampling request \(\d+/\d+ in (\d+(?:\.\d+)?)(ms|s)\)", re.MULTILINE
 )
-"""Matches a line of Codex's log that announces a retry, but not an event (a line with a brace) that quotes one."""
+"""Matches a line of Codex's log that announces a retry; not a JSON event, which may quote such a line."""
 
 _FAILED = re.compile(r"exited with code [1-9]|\"exit_code\": ?[1-9]|Exit code: [1-9]")
 
 
 class _Item(Struct, frozen=True, kw_only=True):
-    """Something done in a turn, such as a message or a command."""
+    """One thing done in a turn, such as a message or a command."""
 
     type: str = ""
     text: str = ""
@@ -65,7 +65,7 @@ class _Failure(Struct, frozen=True, kw_only=True):
 
 
 def _read_usage(table: Json) -> Usage | None:
-    """Return the usage in a table of token counts, or None when it cannot be read."""
+    """Return the tokens in a table such as ``{"input_tokens": 3, …}``; None when they cannot be read."""
     if not isinstance(table, dict):
         return None
     given, written, cached = (table.get(name) for name in ("input_tokens", "output_tokens", "cached_input_tokens"))
@@ -73,7 +73,7 @@ def _read_usage(table: Json) -> Usage | None:
 
 
 class _Event(Struct, frozen=True, kw_only=True):
-    """One line of the output; ``message`` belongs to an ``error`` event, ``error`` to ``turn.failed``."""
+    """One line that the CLI prints; an event "error" has ``message``, an event "turn.failed" has ``error``."""
 
     type: str = ""
     message: str = ""
@@ -87,16 +87,16 @@ class _Thread(Struct, frozen=True, kw_only=True):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """The content of a session record: what was sent to the model, and what the model answered."""
+    """What Codex's own record of a session contains: what was sent to the model, and what the model answered."""
 
     told: tuple[str, ...] = ()
-    """The messages that the CLI and the user sent to the model."""
+    """Messages to the model that came from the CLI or the user."""
     results: tuple[str, ...] = ()
-    """The outputs of tools that were sent to the model."""
+    """Outputs of tools that the model was sent."""
     called: tuple[str, ...] = ()
     """Names of the tools that the model called."""
     steps: tuple[Step, ...] = ()
-    """What the agent said and did, in order."""
+    """The agent's texts and tool calls in order."""
     requests: int = 0
     """Number of requests to the model."""
     usage: Usage = Usage()
@@ -130,18 +130,18 @@ class _RecordLine(Struct, frozen=True, kw_only=True):
 
 
 def read_announced_wait(printed: str) -> float:
-    """Return the seconds that Codex's log last announced to wait before a retry; 0 when it announced none."""
+    """Return the seconds of the last wait before a retry that Codex logged; 0 when it logged none."""
     found = list(_WAIT.finditer(printed))
     return float(found[-1][1]) / (1000 if found[-1][2] == "ms" else 1) if found else 0.0
 
 
 def is_running_tool(printed: str) -> bool:
-    """Return whether a command of the agent is running."""
+    """Return whether the agent is still waiting for a command, by the last event printed."""
     return '"type":"item.started"' in _find_last_event(printed)
 
 
 def is_retrying(printed: str) -> bool:
-    """Return whether the last event announces a retry."""
+    """Return whether Codex is about to retry a request, by the last event printed."""
     return _find_last_event(printed).startswith('{"type":"error","message":"Reconnecting')
 
 
@@ -152,9 +152,9 @@ def read_thread_id(stdout: str) -> str:
 
 
 def read_turn(ended: Ended, *, deadline: float) -> tuple[str, Usage | None]:
-    """Return the model's last message in a completed turn and its usage, which is None when Codex reports none.
+    """Return the model's last message in a completed turn, and its usage, None when Codex reports none.
 
-    Raises the fitting ``BackendError`` for any other ending.
+    Raises the fitting ``BackendError`` when the turn was not completed.
     """
     events = tuple(decode_lines(ended.stdout.split("\n"), _Event))
     complaints = [
@@ -174,7 +174,7 @@ def read_turn(ended: Ended, *, deadline: float) -> tuple[str, Usage | None]:
 
 
 def read_record(content: bytes) -> Record:
-    """Return the content of one session record; unknown kinds of lines are skipped."""
+    """Read a session record that Codex wrote; unknown kinds of lines are skipped."""
     lines = [line for line in decode_lines(content.splitlines(), _RecordLine) if line.payload]
     payloads = [line.payload for line in lines if line.type == "response_item" and line.payload]
     usages = [line.payload.usage for line in lines if line.type == "token_usage_record" and line.payload]
@@ -204,7 +204,7 @@ def read_record(content: bytes) -> Record:
 
 
 def _read_steps(payloads: Sequence[_Payload]) -> Iterator[Step]:
-    """Yield what the agent said and did, in order, with the results of its tools."""
+    """Yield the agent's texts and tool calls in order, each call with its result."""
     outputs = {payload.call_id: payload.output for payload in payloads if payload.type.endswith("_output")}
     for payload in payloads:
         if payload.type == "message" and payload.role == "assistant":
@@ -243,7 +243,7 @@ def read_trajectory(
     deadline: float,
     out_of_turns: bool = False,
 ) -> Trajectory:
-    """Return what the agent did. Raises what ``read_turn`` raises when transport failed."""
+    """Return what the agent did, from Codex's output and record; raises as ``read_turn`` does without any answer."""
     events = decode_lines(ended.stdout.split("\n"), _Event)
     items = [event.item for event in events if event.type == "item.completed" and event.item]
     answers = [item.text for item in items if item.type == "agent_message" and item.text]

@@ -1,4 +1,4 @@
-"""Cut a recorded session of Codex before a moment, and put it into the throwaway home to be resumed.
+"""Cuts a recorded session of Codex right before a moment, and puts it into the throwaway home to be resumed.
 
 Codex records a session as a log; the lines before the cut are the conversation so far. The cut is then moved back to
 the point at which the model was called: before an answer it had begun, or before what Codex notes at the start of a
@@ -31,7 +31,7 @@ from skillopt_sleep.errors import NotPutBack
 from skillopt_sleep.model.rollout import Assignment, CutKind, PutBack
 
 META_FIELDS = ("timestamp", "originator", "cli_version", "base_instructions")
-"""Fields of ``session_meta`` that the copy keeps; those on sub-agents, forks, editors and repository are left out."""
+"""Fields of the session's first line that the copy keeps; those on sub-agents, forks, editors and git are left out."""
 OUTPUTS = frozenset(
     {"function_call_output", "custom_tool_call_output", "tool_search_output", "local_shell_call_output"}
 )
@@ -39,7 +39,7 @@ CALLS = frozenset({"function_call", "custom_tool_call", "tool_search_call", "loc
 OPENING = frozenset({"task_started", "turn_started", "user_message"})
 """Kinds of events that Codex notes at the start of a turn."""
 SETUP = ("# AGENTS.md instructions", "<user_instructions>", "<environment_context>", "<permissions instructions>")
-"""First words of the messages in which Codex describes the folder, its rules and the sandbox."""
+"""How the messages begin in which Codex describes the folder, its rules and the sandbox."""
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\"\\]+)")
 
 
@@ -47,9 +47,9 @@ _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\"\\]+)")
 def put_into_home(
     assignment: Assignment, place: Workspace, env: Mapping[str, str], provider: str
 ) -> Iterator[SessionCopy | None]:
-    """Write the session to resume into the agent's home, yield it (None: a new session), and delete it on leaving.
+    """Yield the cut session, written into the agent's home to be resumed, then delete it there; None for a new session.
 
-    ``provider`` is the name of the provider that answers. Raises ``NotPutBack``.
+    ``provider`` is the provider that is to answer, as Codex names it. Raises ``NotPutBack``.
     """
     put_back = assignment.put_back
     if put_back is None:
@@ -65,9 +65,9 @@ def put_into_home(
 
 
 def take_record(ended: Ended, home: Path, recorded: SessionCopy | None) -> OwnRecord | None:
-    """Return Codex's record of the session, or None; delete the file, so that no other replay finds it.
+    """Return what Codex recorded of the session, None without a record; delete it, so that no other replay finds it.
 
-    For a resumed session, only the lines after the copy are read.
+    For a resumed session, only the lines after those it was resumed with are read.
     """
     thread = read_thread_id(ended.stdout)
     if not thread or not thread.replace("-", "").isalnum():
@@ -82,7 +82,7 @@ def take_record(ended: Ended, home: Path, recorded: SessionCopy | None) -> OwnRe
 def cut_rollout(
     assignment: Assignment, put_back: PutBack, place: Workspace, env: Mapping[str, str], provider: str
 ) -> SessionCopy:
-    """Return the recorded session up to the cut, as a new one in the workspace that uses ``provider``.
+    """Return the recorded session up to the cut as a new session, in the workspace's folder and with this ``provider``.
 
     Raises ``NotPutBack``.
     """
@@ -108,9 +108,9 @@ def cut_rollout(
 
 
 def select_records(records: Sequence[Record], put_back: PutBack) -> list[Record]:
-    """Return the records of the conversation before the cut, without setup; [] when nothing precedes the cut.
+    """Return the records of the conversation before the cut, without Codex's own setup; [] when nothing precedes it.
 
-    Raises ``NotPutBack`` when the file does not have the line of the cut.
+    Raises ``NotPutBack`` when the file does not have the line to cut at.
     """
     line = int(put_back.cut) if put_back.cut.isdecimal() else 0
     if not 1 < line <= len(records):
@@ -135,7 +135,7 @@ def select_records(records: Sequence[Record], put_back: PutBack) -> list[Record]
 
 
 def _is_given(record: Record) -> bool:
-    """Return whether a record is input to the model: words of the user, a compaction, or the result of a tool call."""
+    """Return whether a record is input to the model (a user's words, a tool's result, a compaction), not its output."""
     payload = _payload(record)
     if record.get("type") != "response_item":
         return record.get("type") == "compacted" or payload.get("type") == "user_message"
@@ -143,7 +143,7 @@ def _is_given(record: Record) -> bool:
 
 
 def _is_opening(record: Record) -> bool:
-    """Return whether a record was written at the start of a turn, before the model was called."""
+    """Return whether a record was written when a turn started, before the model was called."""
     payload = _payload(record)
     if record.get("type") == "response_item":
         return payload.get("role") in {"user", "developer"}
@@ -159,7 +159,7 @@ def _is_setup(record: Record) -> bool:
 
 
 def _is_lost_thought(record: Record, mover: Mover) -> bool:
-    """Return whether a reasoning record cannot be sent back: it is incomplete, or its summary contains a secret."""
+    """Return whether a reasoning record cannot be sent to the model again: its content is missing or holds a secret."""
     payload = _payload(record)
     if payload.get("type") not in THOUGHTS:
         return False

@@ -23,9 +23,9 @@ from skillopt_sleep.model.json_schema import find_violations
 from skillopt_sleep.model.replies import extract_json
 
 NAMED = 5
-"""Maximum number of files that a message names; further files are counted."""
+"""Maximum number of file names in a message; of the others, only the number is given."""
 CHECKED_KEYWORDS = frozenset({"type", "required", "minimum", "maximum"})
-"""Keywords of a JSON Schema by which an answer is checked."""
+"""The only keywords of a JSON Schema that a written answer must satisfy; others, such as ``enum``, are not checked."""
 
 HEAD = """\
 <!-- A question of a SkillOpt-Sleep night. Answer it as a model would that knows nothing but what stands below: do not
@@ -34,33 +34,33 @@ look at other files, and use no tools. Write the answer alone, without any remar
 
 
 class Questions(Protocol):
-    """The store in which questions for the user's agent are written. Raises ``DiskError`` and ``Refused``."""
+    """The files for questions to the user's agent and for its answers. Raises ``DiskError`` and ``Refused``."""
 
     @property
     def place(self) -> str:
-        """The place of the questions, in words for the user."""
+        """Where the questions are, in words for the user."""
 
     @property
     def key(self) -> bytes:
-        """A permanent secret of this user from which the names of questions are computed."""
+        """A lasting secret of this user, without which nobody can compute the name of a question."""
 
     def ask(self, name: str, text: str, fault: Callable[[str], str]) -> str | None:
-        """Return the answer to a question; if there is none, write the question under ``name`` and return None.
+        """Return the answer to the question ``name``; without one, write ``text`` as the question and return None.
 
-        ``fault`` returns what is wrong with an answer, "" for a usable answer; an unusable answer counts as none.
+        ``fault`` returns what is wrong with an answer, "" for a usable one; an unusable answer counts as none.
         """
 
     def missing(self) -> tuple[str, ...]:
         """Return the names of this run's questions that have no usable answer."""
 
     def list_foreign_answers(self) -> tuple[str, ...]:
-        """Return the files with answers that belong to no question of this run."""
+        """Return the answer files that belong to no question of this run."""
 
     def kept(self, name: str) -> None:
         """Remove a question and its answer, because the ledger now holds the answer."""
 
     def tidy(self) -> None:
-        """Remove questions of an earlier run that are neither asked again nor answered."""
+        """Remove earlier runs' questions that were not asked again and have no answer."""
 
 
 @dataclass(kw_only=True)
@@ -72,7 +72,7 @@ class HandoffBackend:
     """
 
     questions: Any = None
-    """The store of type ``Questions``, which the program provides; None when there is no project."""
+    """Keeps questions and answers (see ``Questions``), set by the program; None without a project to put them in."""
     model: str = ""
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class HandoffBackend:
 
     @property
     def provider(self) -> str:
-        """The empty text: this backend sends nothing; the user decides who reads the questions."""
+        """The empty text, as for this machine: nothing is sent, and the user decides who reads the questions."""
         return ""
 
     @property
@@ -100,7 +100,7 @@ class HandoffBackend:
         return False
 
     def probe(self) -> Health:
-        """Return that the backend is ready when there is a project to write questions to."""
+        """Return that the backend is ready if there is a project to write questions to."""
         if self._box is None:
             return Health(ready=False, detail="handoff needs a project to write its questions to; name one: --project")
         return Health(ready=True, detail="answered by the agent you are in, so not isolated")
@@ -127,7 +127,7 @@ class HandoffBackend:
             self._box.kept(_build_name(self._box, prompt))
 
     def close(self) -> None:
-        """Remove questions that nobody asks any more; later calls raise. May be called repeatedly."""
+        """Remove questions that were not asked again; later calls raise an error. May be called repeatedly."""
         if self._box is not None and not self._closed.is_set():
             self._box.tidy()
         self._closed.set()
@@ -138,10 +138,9 @@ def _build_name(questions: Questions, prompt: Prompt) -> str:
 
 
 def _find_fault(prompt: Prompt, answer: str) -> str:
-    """Return why an answer cannot be used, and what was expected; "" for a usable answer.
+    """Return why a written answer cannot be used, and what was expected; "" for a usable one.
 
-    The check is no stricter than the reader of the answer, which skips unreadable items of a list. But without the
-    object and its fields nothing could be read.
+    Only the outer object and its fields are checked: whoever reads the answer later skips bad items of a list.
     """
     if prompt.schema is None:
         return ""
@@ -154,7 +153,7 @@ def _find_fault(prompt: Prompt, answer: str) -> str:
 
 
 def _reduce_schema(schema: dict[str, Json]) -> dict[str, Json]:
-    """Return a JSON Schema reduced to objects, their fields, and the type and range of each, without items of lists."""
+    """Return a JSON Schema with only required fields, types and number ranges; items of lists are not described."""
     reduced = {name: value for name, value in schema.items() if name in CHECKED_KEYWORDS}
     fields = schema.get("properties")
     if isinstance(fields, dict):

@@ -32,10 +32,10 @@ from skillopt_sleep.safety.receivers import hide_secrets, identify_provider
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_KEY = "none"
-"""The key that is sent when there is none: a local endpoint ignores it, but the library requires a key."""
+"""Sent as the key to a local endpoint without one, because the ``openai`` library requires a key."""
 PROBE_SECONDS = 5.0
 OK, REDIRECTED = 200, 300
-"""The first HTTP status of success, and the first status after those of success."""
+"""The HTTP statuses of success are those from ``OK`` up to, but not including, ``REDIRECTED``."""
 MODELS_SHOWN = 5
 """Maximum number of an endpoint's models that a message names."""
 
@@ -45,34 +45,34 @@ class _Model(Struct, frozen=True, kw_only=True):
 
 
 class _Models(Struct, frozen=True, kw_only=True):
-    """An endpoint's list of models."""
+    """The models that an endpoint lists at ``/models``."""
 
     data: tuple[_Model, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAIBackend:
-    """A backend that sends one request per answer by the ``openai`` library.
+    """The backend ``openai``, which sends each prompt as one HTTP request to an OpenAI-compatible endpoint.
 
     Raises ``SettingsError`` for a ``base_url`` that is not an HTTP address.
     """
 
     model: str = ""
-    """Name of the endpoint's model; required."""
+    """The model's name at the endpoint; required."""
     base_url: str = ""
     """Address of the endpoint; "" means ``OPENAI_BASE_URL`` of ``env``, or OpenAI itself."""
     api: Api = "chat"
-    """The API that is used: "chat", which every endpoint supports, or "responses"."""
+    """Which of OpenAI's two APIs is called: "chat", which every endpoint has, or "responses"."""
     api_version: str = ""
-    """The API version that Azure requires."""
+    """API version that an Azure endpoint requires, such as "2024-10-21"; "" for other endpoints."""
     api_key_env: str = "OPENAI_API_KEY"
     """Name of the variable in ``env`` with the key; an endpoint on this machine or its own network needs none."""
     timeout: float = 180.0
     """Time limit of one call, in seconds."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The environment variables, among them the key."""
+    """The process's environment variables, one of which has the key."""
     max_reply_bytes: int = MAX_REPLY_BYTES
-    """Maximum bytes of one answer; a longer answer is an error."""
+    """Maximum bytes of one answer's body; a longer one raises ``TooLong``."""
     _endpoint: Endpoint = field(default_factory=Endpoint, init=False, repr=False, compare=False)
     _schemas_refused: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
     _old_limit: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
@@ -97,7 +97,7 @@ class OpenAIBackend:
 
     @property
     def takes_limits(self) -> bool:
-        """True: this backend sends the model a prompt's limit on the answer's length, and its temperature."""
+        """True: a prompt's temperature and its limit on the answer's length are sent to the model."""
         return True
 
     @property
@@ -107,11 +107,11 @@ class OpenAIBackend:
 
     @property
     def priced(self) -> bool:
-        """False: the API names no price."""
+        """False: the API reports tokens but no price."""
         return False
 
     def probe(self) -> Health:
-        """Return whether there are a key, a model and an endpoint that accepts both, found out by its list of models.
+        """Return whether key, model and endpoint seem usable, found out by the endpoint's list of models.
 
         An endpoint without such a list is assumed to be ready.
         """
@@ -132,10 +132,10 @@ class OpenAIBackend:
         return Health(ready=not flaw, logged_in=True, version=shown, detail=flaw)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Return the reply to one prompt; see ``Backend.complete``.
+        """Send one prompt and return the reply; raises as ``Backend.complete`` does.
 
-        After an endpoint refuses schemas, later requests describe them in words; after it refuses the current name
-        of the limit on an answer, later requests use the older name.
+        Once an endpoint has refused JSON schemas, they are put into the prompt in words; once it has refused the
+        current name of the length limit, the older name is used.
         """
         self._require_model()
         started = time.monotonic()
@@ -149,7 +149,7 @@ class OpenAIBackend:
         return read_reply(answer, prompt, model=self.model, latency=time.monotonic() - started)
 
     def close(self) -> None:
-        """Cancel every request; see ``Backend.close``."""
+        """Cancel every running request, and send no more."""
         self._endpoint.close()
 
     def _send(self, prompt: Prompt) -> Answer:
@@ -159,7 +159,7 @@ class OpenAIBackend:
         return self._endpoint.post(PATHS[self.api], body, at=self._address(), seconds=seconds)
 
     def _address(self) -> Address:
-        """Return the address split into URL and query; the query, such as Azure's version, goes with every request."""
+        """Return the endpoint's URL, key and query; every request has the query, such as Azure's ``api-version``."""
         parts = urllib.parse.urlsplit(self._url())
         query = tuple(urllib.parse.parse_qsl(parts.query))
         return Address(
@@ -171,7 +171,7 @@ class OpenAIBackend:
         )
 
     def _find_no_api(self, answer: Answer) -> str:
-        """Return advice for the user when the list of models is a web page or empty; "" when it may be a list."""
+        """Return advice for the user when a web page or nothing came instead of a list of models; "" otherwise."""
         if not OK <= answer.status < REDIRECTED or answer.content.lstrip()[:1] in {b"{", b"["}:
             return ""
         what = f"{excerpt(answer.content.decode('utf-8', 'replace'), 40)!r}" if answer.content.strip() else "nothing"
@@ -181,7 +181,7 @@ class OpenAIBackend:
         )
 
     def _find_missing_model(self, answer: Answer) -> str:
-        """Return advice for the user when a local endpoint lacks the model; "" when it has it or does not say.
+        """Return advice for the user when a local endpoint's list of models lacks the chosen one; "" otherwise.
 
         A hosted endpoint may accept names, such as those of deployments, that its list lacks.
         """
@@ -217,7 +217,7 @@ class OpenAIBackend:
 
 
 def _find_flaw(url: str) -> str:
-    """Return what is wrong with an address; "" for a usable address."""
+    """Return what is wrong with an endpoint's address, e.g. that it names no host; "" for a usable address."""
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port

@@ -1,4 +1,4 @@
-"""Use OpenAI's two HTTP APIs: build a request, send it with a time limit, and read the answer.
+"""Uses OpenAI's two HTTP APIs: builds a request, sends it with a time limit, and reads the answer.
 
 Requests are coroutines on an event loop in its own thread, because only coroutines can be cancelled: at the deadline
 for the whole answer (not for each read), and when the night is stopped. Building and reading are pure.
@@ -66,17 +66,17 @@ OPENAI = AgentAdvice(
 )
 CONTENT_FILTERS = ("content_filter", "content_policy_violation")
 BAD_REQUEST = 400
-"""The HTTP status of a content filter's refusal; with any other status, similar words mean something else."""
+"""HTTP status with which a content filter refuses a prompt; the filter's name under another status means nothing."""
 FILTERED = "The provider's content filter refused to let this be answered."
 TEXT_PARTS = frozenset({"text", "output_text", "refusal"})
-"""Types of content parts that contain the model's words; other types are thoughts, pictures or tool calls."""
+"""Types of the parts of an answer that hold the model's words; other parts are thoughts, pictures or tool calls."""
 CUT_OFF = frozenset({"length", "max_output_tokens"})
-"""Reasons for the end of an answer which mean that it reached its length limit."""
+"""The stated reasons for an answer's end that mean it reached its length limit."""
 LIMITS: dict[Api, tuple[str, str]] = {
     "chat": ("max_completion_tokens", "max_tokens"),
     "responses": ("max_output_tokens", "max_output_tokens"),
 }
-"""For each API, the field that limits the length of an answer: its current name, and its name at older endpoints."""
+"""For each API, the request field that limits an answer's length: its current name, and its name at older endpoints."""
 SECONDS_TO_CLOSE = 0.8
 KEPT_HEADERS = ("content-type", "location", "retry-after", "date")
 SHOWN_ADDRESS = 200
@@ -86,7 +86,7 @@ NAME_LENGTH = 200
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """An HTTP answer of any status. ``retry_after`` and ``date`` are headers as sent; "" when absent."""
+    """An endpoint's HTTP answer of any status; ``retry_after`` and ``date`` are headers, "" when absent."""
 
     status: int
     content: bytes
@@ -95,12 +95,12 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """The address of an endpoint, and what every request to the endpoint contains."""
+    """An endpoint's URL, and the key and query that every request to it contains."""
 
     url: str
     key: str
     version: str = ""
-    """The API version of an Azure endpoint, which also reads the key from its own header; "" for other endpoints."""
+    """Azure's API version, with which the key is sent in a header of Azure's own too; "" for other endpoints."""
     query: tuple[tuple[str, str], ...] = ()
     shown: str = ""
     """The address as shown in messages, without what may be a secret."""
@@ -126,7 +126,7 @@ class Endpoint:
         return self._send(lambda client: client.post(path, cast_to=bytes, body=body), at, seconds)
 
     def get(self, path: str, *, at: Address, seconds: float) -> Answer:
-        """Send one GET request and return the answer; raises as ``post`` does."""
+        """Send one GET request and return the answer; raises like ``post``."""
         return self._send(lambda client: client.get(path, cast_to=bytes), at, seconds)
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ def _connect(at: Address, max_bytes: int) -> AsyncOpenAI:
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # noqa: PLC0415  half a second that only its users wait
 
     class BoundedClient(DefaultAsyncHttpxClient):
-        """An HTTP client that follows no redirect and reads at most ``max_bytes`` of a body, even once decompressed."""
+        """An HTTP client that follows no redirect and stops reading a body after ``max_bytes``, even when unpacked."""
 
         async def send(self, request: Any, **options: Any) -> Any:  # noqa: ANN401  httpx or its successor
             options |= {"stream": True, "follow_redirects": False}
@@ -239,7 +239,7 @@ def _describe_redirect(shown: str, status: int, location: str) -> EndpointMoved:
 def build_request(
     api: Api, model: str, prompt: Prompt, *, schema_in_words: bool, old_limit: bool = False
 ) -> dict[str, Json]:
-    """Return the body of a request; for an endpoint without schemas, the prompt describes the schema in words."""
+    """Return the body of a request to an API; with ``schema_in_words``, the prompt describes the JSON schema."""
     system, user = prompt.system, prompt.user
     schema: dict[str, Json] = {}
     if prompt.schema is not None and schema_in_words:
@@ -269,14 +269,14 @@ def build_request(
 
 
 def is_schema_refused(answer: Answer) -> bool:
-    """Return whether an answer says that the endpoint does not accept schemas, or not this one."""
+    """Return whether the endpoint answered that it does not accept JSON schemas, or not this one."""
     words = answer.content.decode("utf-8", "replace")
     refused = r"response.?format|text\.format|json_schema|structured"
     return answer.status in {400, 404, 422} and bool(re.search(refused, words))
 
 
 def is_limit_refused(answer: Answer) -> bool:
-    """Return whether an answer says that the endpoint knows the length limit only by its older name."""
+    """Return whether the endpoint answered that it does not know ``max_completion_tokens``, the limit's newer name."""
     return answer.status in {400, 422} and b"max_completion_tokens" in answer.content
 
 
@@ -291,7 +291,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
 
 
 class _Body(Struct, frozen=True, kw_only=True):
-    """The body of an answer: ``choices`` belong to a chat completion, ``output`` to a response."""
+    """The body of an answer: the chat API fills ``choices``, the responses API ``output``."""
 
     model: Json = None
     usage: msgspec.Raw = msgspec.Raw()
@@ -301,7 +301,7 @@ class _Body(Struct, frozen=True, kw_only=True):
     incomplete_details: Json = None
 
     def read_text(self) -> tuple[str, str]:
-        """Return the model's words, including a refusal, and the reason why they end; "" when they are complete."""
+        """Return the model's words, or its refusal, and the stated reason for their end, such as "length"."""
         if self.output or self.incomplete_details:
             items = self.output if isinstance(self.output, list) else []
             messages = [item for item in items if isinstance(item, dict) and item.get("type") == "message"]
@@ -313,7 +313,7 @@ class _Body(Struct, frozen=True, kw_only=True):
 
 
 def _join_parts(content: Json) -> str:
-    """Return the text of a content, which is a string or a list of parts; parts that are not words are left out."""
+    """Return the text of a message's content: a string, or a list of parts, of which only the model's words count."""
     if not isinstance(content, list):
         return _as_text(content)
     texts = []
@@ -330,7 +330,7 @@ def _as_text(value: Json) -> str:
 
 
 def _read_usage(raw: msgspec.Raw) -> Usage | None:
-    """Return the usage under the names of either API, or None when counts are missing or impossible."""
+    """Return the token counts of an answer of either API; None when they are missing or impossible."""
     table = decode_loosely(raw)
     if not isinstance(table, dict):
         return None
@@ -343,9 +343,9 @@ def _read_usage(raw: msgspec.Raw) -> Usage | None:
 
 
 def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) -> Reply:
-    """Return the reply that an answer of either API contains; a refusal is a reply.
+    """Return the reply in an answer of either API; a refusal by the model is a reply.
 
-    Raises the fitting ``BackendError`` for any other answer.
+    Raises the fitting ``BackendError`` for an answer without one.
     """
     if answer.status >= BAD_REQUEST:
         words = unwrap_error(answer.content.decode("utf-8", "replace"))
@@ -371,7 +371,7 @@ def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) ->
 
 
 def _read_retry_after(answer: Answer) -> float | None:
-    """Return the retry-after header in seconds (a date is compared with the answer's own date), or None without one."""
+    """Return the seconds that the retry-after header asks to wait, also if it gives a date; None without one."""
     if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", answer.retry_after):
         return float(answer.retry_after)
     try:

@@ -1,4 +1,4 @@
-"""Turn what a provider answered into a reply, or into the one typed error that says why there is none.
+"""Turns what a provider answered into a reply, or into the one typed error that says why there is none.
 
 Every provider words its refusals in its own way, but there are only eight meanings. The phrases are in one table,
 ``failures.toml``, so that a wording learnt from one CLI serves the others.
@@ -40,36 +40,36 @@ E = TypeVar("E", BackendError, BudgetSpent)
 T = TypeVar("T")
 
 LONGEST_WAIT = 300.0
-"""Maximum seconds to wait for a provider; one that asks for a longer wait is taken to have no quota left."""
+"""Seconds that this program is ready to wait for a provider; one that asks for more counts as out of quota."""
 GZIP = 31
-"""The value of zlib's argument ``wbits`` for the gzip format."""
+"""Tells ``zlib`` to expect the gzip format (its argument ``wbits``)."""
 QUOTE_LENGTH = 200
-"""Maximum characters of a provider's own words in a message."""
+"""Maximum characters that an error message quotes of what a provider said."""
 
 
 class AgentAdvice(Struct, frozen=True, kw_only=True):
-    """The name of a provider in messages, and the advice that messages give."""
+    """A provider's name, and what error messages advise the user to do."""
 
     name: str
     fixes: Mapping[type[BackendError], str]
-    """For each error class, what the user can do."""
+    """Advice by class of error, such as "run `claude` and /login" for ``NotLoggedIn``."""
 
 
 class _Meaning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of failure, a row of ``failures.toml``."""
+    """One kind of failure and how it is recognised, such as "quota exhausted"; a row of ``failures.toml``."""
 
     error: type[BackendError]
     text: str
-    """What the message says about the provider."""
+    """What the error message says after the provider's name, such as "is overloaded"."""
     phrases: re.Pattern[str]
-    """Matches the words by which this kind of failure is recognised."""
+    """Matches words in a provider's message that mean this failure."""
     statuses: re.Pattern[str] = re.compile(r"(?!)")
-    """Matches the HTTP statuses by which this kind of failure is recognised."""
+    """Matches the HTTP statuses that mean this failure, whatever the message."""
 
 
 @functools.cache
 def _load_meanings() -> list[_Meaning]:
-    """Return the kinds of failure, which are read once; the first one that fits decides."""
+    """Read ``failures.toml``, once; of the kinds of failure that fit a message, the first one counts."""
 
     def read(kind: type, raw: Any) -> object:  # noqa: ANN401  what TOML holds
         if kind is re.Pattern or get_origin(kind) is re.Pattern:
@@ -86,13 +86,13 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
-"""Matches an escape of a JSON string: a surrogate pair, a lone surrogate (the group), or any other escape."""
+"""Matches an escape in a JSON string; its group is a lone surrogate, half a character, which must be replaced."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _RESET = re.compile(r"(?:resets?|try again) (?:at |on )?((?!in |later)[^.()]{2,40})", re.IGNORECASE)
 
 
 async def read_bounded(response: Any, max_bytes: int) -> bytes:  # noqa: ANN401  a response of httpx or its successor
-    """Return the body of an answer. Raises ``TooLong`` for a large body, ``BadReply`` for an unexpected compression."""
+    """Read and unpack an HTTP body. Raises ``TooLong`` above ``max_bytes``, ``BadReply`` for a compression but gzip."""
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
@@ -120,7 +120,7 @@ def _describe_flood(max_bytes: int) -> TooLong:
 
 
 def decode_json(content: str | bytes, kind: type[T]) -> T:
-    """Return the decoded JSON of a provider; a lone surrogate, which no text can contain, is replaced.
+    """Decode a provider's JSON as ``kind``; half a character (a lone surrogate), which no text may hold, is replaced.
 
     Raises only ``BadReply``, whatever the content.
     """
@@ -136,14 +136,14 @@ def decode_json(content: str | bytes, kind: type[T]) -> T:
 
 
 def decode_lines(lines: Iterable[str | bytes], kind: type[T]) -> Iterator[T]:
-    """Yield every line that decodes to an object of this type; other lines are skipped."""
+    """Decode each line as a JSON object of this type; lines that are none are skipped."""
     for line in lines:
         with contextlib.suppress(BadReply):
             yield decode_json(line, kind)
 
 
 def decode_loosely(raw: msgspec.Raw) -> Json:
-    """Return a decoded field, or None when it is missing or unreadable, so that the rest of its line is not lost."""
+    """Decode a field of a line, or return None for an unreadable one, so that the rest of the line is not lost."""
     try:
         return decode_json(bytes(raw), cast("type[Json]", Json))
     except BadReply:
@@ -153,7 +153,7 @@ def decode_loosely(raw: msgspec.Raw) -> Json:
 def classify_failure(
     advice: AgentAdvice, words: str, *, status: int | None = None, retry_after: float | None = None
 ) -> BackendError:
-    """Return the error for a failure, judging by its HTTP status, if known, and the provider's words.
+    """Return the error that a failure means, judging by its HTTP status, if known, and the provider's words.
 
     ``retry_after`` is in seconds. When it or the status is None, it is looked for in the words. A wait longer than
     ``LONGEST_WAIT`` counts as a spent quota, whatever the provider calls it.
@@ -180,7 +180,7 @@ def classify_failure(
 def raise_if_ended_early(
     advice: AgentAdvice, ended: Ended, *, deadline: float, words: str = "", status: int | None = None
 ) -> None:
-    """Raise the fitting error when this program ended the child process, or a signal killed it.
+    """Raise the fitting error when a child did not end by itself: this program ended it, or a signal killed it.
 
     ``words`` is the child's last complaint, and ``status`` the HTTP status that the complaint named.
     """
@@ -205,7 +205,7 @@ def build_reply(
     usage: Usage | None = None,
     cost_usd: float | None = None,
 ) -> Reply:
-    """Return the reply; ``usage`` is estimated when the provider reports none.
+    """Make a ``Reply`` of the text that a provider returned; estimate ``usage`` when the provider reports none.
 
     Raises ``EmptyReply`` when there is no text, and ``BadReply`` when the text lacks the JSON that was asked for; both
     errors say what the call cost.
@@ -224,7 +224,7 @@ def build_reply(
 
 
 def add_cost(error: E, usage: Usage | None, cost_usd: float | None = None) -> E:
-    """Return the error with the cost of the failed call added."""
+    """Note on an error what the failed call cost, and return the error."""
     if usage is not None:
         error.input_tokens, error.output_tokens = usage.input_tokens, usage.output_tokens
     error.cost_usd = cost_usd
@@ -232,13 +232,13 @@ def add_cost(error: E, usage: Usage | None, cost_usd: float | None = None) -> E:
 
 
 def find_error_line(stderr: str) -> str:
-    """Return the line that says what went wrong: the first that begins with "error", else the last."""
+    """Return the line that says what went wrong: the first that begins with "error", or else the last."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return next((line for line in lines if line.lower().startswith("error")), lines[-1] if lines else "")
 
 
 def unwrap_error(words: str) -> str:
-    """Return the message and code in the JSON body of an API's error; other words are returned unchanged."""
+    """Return message and code out of an API's JSON error; a text that is no such JSON is returned unchanged."""
     try:
         body = decode_json(words, dict[str, Json])
     except BadReply:

@@ -1,8 +1,8 @@
-"""Run an agent CLI as a child process that ends with its deadline or this program, and leaves nothing behind.
+"""Runs an agent CLI as a child process that ends with its deadline or this program, and leaves nothing behind.
 
-Agent CLIs start processes of their own, and some never return when the network hangs. So every child leads a session
-of its own and is ended with everything it started. It reads its prompt from a file and writes into files, as a pipe
-would keep us waiting for any grandchild that keeps the pipe open.
+Agent CLIs start processes of their own, and some never return when the network hangs. So every child leads a session of
+its own and is ended with everything it started. It reads its prompt from a file and writes into files, as a pipe would
+keep us waiting for any grandchild that keeps the pipe open.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from skillopt_sleep.errors import DiskError, NotInstalled, Overloaded, TimedOut
 from skillopt_sleep.model.session import OWN_RUN_MARKER
 
 OUTPUT_LIMIT = 16 * 2**20
-"""Maximum bytes of a child's output, hundreds of times a model's longest answer; a child that writes more is ended."""
+"""Maximum bytes of a child's output, far more than a model's longest answer; a child that writes more is ended."""
 TICK = 0.25
 """Seconds between two checks of what a child has written."""
 LONGEST_WAIT = 2.0
-"""Maximum seconds that a child may wait before its own retry; we end a child that waits longer, and wait ourselves."""
+"""Maximum seconds that a child may wait before it retries a request; one that announces more is ended and run later."""
 STARTING, SLACK = 15.0, 0.5
-"""Seconds that a CLI gets to start on a busy machine, and to report itself that a call has timed out."""
+"""Seconds added to the allowed silence: for a CLI that is still starting, and for one to report a timeout by itself."""
 USED_UP = 0.8
-"""The share of a call's time limit after which a failed call leaves no time for a retry."""
+"""When a failed call took more than this share of its time limit, the CLI gets no time to retry it."""
 
 ReadSeconds = Callable[[str], float]
-"""Returns, for a child's output so far, seconds: those it announces to wait, or those it may stay silent."""
+"""Given all that a child has printed, returns seconds: how long it says it will wait, or how long it may be silent."""
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -65,28 +65,28 @@ class Ended(Struct, frozen=True, kw_only=True):
     flooded: bool = False
     """Whether this program ended the child because it wrote more than ``OUTPUT_LIMIT``."""
     waiting: float = 0.0
-    """Seconds that the child was about to wait when this program ended it for that reason; else 0."""
+    """Seconds that the child announced to wait before a retry, if it was ended because that was too long; else 0."""
     silent: bool = False
-    """Whether this program ended the child, before its deadline, because it printed nothing for too long."""
+    """Whether this program ended the child before its deadline because it printed nothing for too long."""
 
 
 class Children:
     """The child processes of one backend. Safe for several threads.
 
-    ``record`` is the folder in which running children are recorded, so that the next command can end the children of
-    a process that was killed; "" records nothing.
+    ``record`` is the folder for a list of running children, by which the next command can end the children of a process
+    that was killed; "" keeps no list.
     """
 
     def __init__(self, record: str = "") -> None:
         self.registry = open_child_registry(record) if record else ChildRegistry()
-        """The record of running children and of what must be restored after a kill."""
+        """Keeps the list of running children, and of what to clean up after a kill."""
         self._lock = threading.Lock()
         self._live: set[subprocess.Popen[bytes]] = set()
         self._closed = False
 
     @contextlib.contextmanager
     def open_folder(self) -> Iterator[Path]:
-        """Yield an empty folder and remove it on leaving, or after a kill at the next command. Raises ``DiskError``."""
+        """Yield an empty folder and remove it afterwards, or by the next command after a kill. Raises ``DiskError``."""
         with self.registry.open(), make_temporary_folder(self.registry.mark) as folder:
             yield folder
 
@@ -101,14 +101,14 @@ class Children:
         announced_wait: ReadSeconds | None = None,
         idle_timeout: ReadSeconds | None = None,
     ) -> Ended:
-        """Run a command until it ends or ``seconds`` have passed; end all that it leaves running; return how it ended.
+        """Run a command for at most ``seconds``, with all processes that it starts; return how it ended.
 
-        Its processes are found by session, as descendants, and by the mark in their environment, even after
-        after leaving its parents; only a process that removes the mark on purpose escapes. A child is also ended when
-        ``announced_wait`` exceeds ``LONGEST_WAIT``, and when it has been silent for longer than ``idle_timeout``.
+        Its processes are found by their session, as its descendants, and by the mark in their environment; only a
+        process that removes the mark on purpose escapes. A child is also ended when ``announced_wait`` exceeds
+        ``LONGEST_WAIT``, and when it has been silent for longer than ``idle_timeout``.
 
         Raises ``NotInstalled`` when the command cannot be executed, ``Overloaded`` when this machine cannot start
-        another process, ``DiskError`` when it cannot be recorded, and ``TimedOut`` when the children are closed.
+        another process, ``DiskError`` when it cannot be recorded, and ``TimedOut`` after ``close``.
         """
         with (
             self.registry.open(),
@@ -135,7 +135,7 @@ class Children:
             return replace(cut, status=child.returncode, stdout=_read(out), stderr=_read(err), seconds=seconds)
 
     def close(self) -> None:
-        """End every child within a second; current and later calls raise ``TimedOut``. May be called repeatedly."""
+        """End every child within a second; ``run`` raises ``TimedOut``, now and later. May be called repeatedly."""
         with self._lock:
             self._closed = True
             live = tuple(self._live)
@@ -175,7 +175,7 @@ class IdleTimeout:
         is_retrying: Callable[[str], bool],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create the limit from the seconds of one call and two predicates on everything that the CLI printed."""
+        """Set the limit: the seconds of one call, and two functions that tell from the output what the CLI is doing."""
         self._call_seconds = call_seconds
         self._is_running_tool = is_running_tool
         self._is_retrying = is_retrying
@@ -198,9 +198,9 @@ class IdleTimeout:
 
 @contextlib.contextmanager
 def make_temporary_folder(mark: str = "") -> Iterator[Path]:
-    """Yield an empty temporary folder and remove it on leaving. Raises ``DiskError`` when it cannot be written.
+    """Yield an empty temporary folder and remove it afterwards. Raises ``DiskError`` when it cannot be written.
 
-    Its name tells every harvest that sessions in it are our own, and which process (``mark``) made it.
+    By its name, a later harvest sees that sessions in it are this program's own; ``mark`` tells which process made it.
     """
     try:
         with tempfile.TemporaryDirectory(prefix=build_folder_prefix(mark), ignore_cleanup_errors=True) as folder:
@@ -221,7 +221,7 @@ def _watch(
     announced_wait: ReadSeconds | None,
     idle_timeout: ReadSeconds | None,
 ) -> Ended:
-    """Wait until a child ends or must be ended; return only the reason to end it."""
+    """Wait until a child ends or must be ended; return an ``Ended`` with the reason to end it and nothing else."""
     seen, heard = 0, time.monotonic()
     allowed = idle_timeout("") if idle_timeout else math.inf
     while (left := deadline - time.monotonic()) > 0:
@@ -246,7 +246,7 @@ def _watch(
 
 
 def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
-    """Terminate children and all their processes, then kill what is left, also of children that have ended."""
+    """End children and all their processes, first with SIGTERM, then SIGKILL; also what ended children left running."""
     alive = [child for child in children if child.poll() is None]
     family: list[psutil.Process] = []
     for child in alive:
@@ -265,7 +265,7 @@ def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
 
 
 def _signal_session(child: subprocess.Popen[bytes], *, force: bool) -> None:
-    """Send SIGTERM, or SIGKILL with ``force``, to every process of a child's session, even when the child has ended."""
+    """Send SIGTERM, or SIGKILL with ``force``, to all processes in a child's session, even if the child has ended."""
     if sys.platform == "win32":
         child.terminate()
         return
@@ -278,7 +278,7 @@ def _measure(output: IO[bytes]) -> int:
 
 
 def _peek(output: IO[bytes]) -> str:
-    """Return the output so far, without moving the file offset that the writing child shares."""
+    """Return the output so far; the child shares the file's position and goes on writing there, so it is not moved."""
     if sys.platform == "win32":
         return ""
     return os.pread(output.fileno(), OUTPUT_LIMIT, 0).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Make the copy of a recorded session from which an agent is resumed at a moment.
+"""Makes the copy of a recorded session from which an agent is resumed at a moment.
 
 This module has what both agents share: reading the session file, removing secrets, and moving the copy into the
 workspace. ``claude_session`` and ``codex_session`` cut the conversation. The person's own file is only read, and the
@@ -26,33 +26,33 @@ from skillopt_sleep.safety.receivers import is_secret_name
 from skillopt_sleep.safety.redaction.redactor import Redactor
 
 Record = dict[str, Any]
-"""One line of a session file, decoded."""
+"""One line of a session file, decoded from JSON."""
 
 MAX_TURNS = 8
 """Number of turns after which a resumed agent is stopped, because only its next moves are judged."""
 MAX_STEPS = 3 * MAX_TURNS
-"""Maximum number of steps that are returned for a resumed agent, which may be stopped some time after its last turn."""
+"""Maximum number of a resumed agent's steps that are kept; it may take a few more before it is stopped."""
 CONTINUE = "continue"
-"""The prompt for an agent that is resumed in the middle of a turn."""
+"""The prompt for an agent that is resumed in the middle of a turn, where it has a request already."""
 LARGEST = 512 * 2**20
-"""Maximum bytes of a session file."""
+"""Maximum bytes of a session file; a larger one is not resumed."""
 OPAQUE = frozenset({"data", "encrypted_content", "image_url", "signature"})
-"""Keys of values that a provider has signed, encrypted or encoded: each is sent back unchanged, or not at all."""
+"""Keys of signed, encrypted or encoded values, which a provider accepts only unchanged: their text is not searched."""
 THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
-"""Types of a model's reasoning blocks, which are signed or encrypted as a whole."""
+"""Types of the blocks that hold a model's reasoning, which are signed or encrypted as a whole."""
 NAMING = frozenset({"name", "key", "header", "variable"})
-"""Names of fields that contain the name of another value: ``{"name": "DB_PASSWORD", "value": "…"}``."""
+"""Fields that name what another one holds, as in ``{"name": "DB_PASSWORD", "value": "…"}``, which reveals a secret."""
 HIDDEN = "[redacted]"
 SHALLOW = 3
-"""Minimum number of path parts of a recorded folder that is replaced, as "/" or "/home" occur for other reasons."""
+"""A recorded folder is replaced only if its path has at least so many parts; "/home" occurs for other reasons too."""
 SHOWN = 5
-"""Maximum number of file names in a note."""
+"""Maximum number of file names in a note about what the copy lacks."""
 PART = 1500
-"""Number of characters kept of the beginning, and of the end, of a long text in a step."""
+"""Of a step's long text, so many characters are kept at the beginning and so many at the end."""
 
 
 class Edit(Struct, frozen=True, kw_only=True):
-    """One edit of a file in the recorded session before the cut."""
+    """An edit of the file ``path``, made in the recorded session before the cut at the time ``at``."""
 
     path: str
     at: str
@@ -64,11 +64,11 @@ class SessionCopy(Struct, frozen=True, kw_only=True):
     content: bytes
     """The session file's bytes; empty when no conversation preceded the cut, so that there is nothing to resume."""
     id: str
-    """The id of the copied session."""
+    """The copy's session id, which the agent resumes."""
     path: str = ""
-    """The file's path in the home of the agent; "" when it is not put there."""
+    """Where the copy belongs in the agent's home; "" when the agent resumes from any file."""
     folder: str = ""
-    """The recorded folder that the workspace replaces in the copy; "" when none is replaced."""
+    """The project folder as recorded, which the copy replaces by the workspace; "" when none is replaced."""
     edits: tuple[Edit, ...] = ()
 
     def write(self, path: Path) -> None:
@@ -107,19 +107,19 @@ def _decode(line: bytes) -> Record:
 
 
 class Mover:
-    """Changes the texts of a copied session: removes secrets, and replaces the recorded folder by the workspace."""
+    """Prepares the texts of a recorded session for another folder: removes secrets, and replaces the project's path."""
 
     def __init__(
         self, records: Sequence[Record], env: Mapping[str, str], *, cwd: str, assignment: Assignment, place: Workspace
     ) -> None:
-        """Create the mover; ``cwd`` is the recorded working folder, which corresponds to the assignment's folder."""
+        """Find the records' secrets; ``cwd``, the recorded working folder, tells which path the workspace replaces."""
         texts = tuple(dict.fromkeys(text for record in records for text in _list_texts(record)))
         values = [value for name, value in env.items() if is_secret_name(name)]
         self._redacted = Redactor(values=values).redact_all(texts)
         self._workspace = str(place.root)
         recorded = cwd.removesuffix(f"/{assignment.folder}") if assignment.folder else cwd
         self.folder = recorded.rstrip("/\\") if len(PurePath(recorded).parts) >= SHALLOW else ""
-        """The recorded folder that is replaced; "" when none is."""
+        """The recorded project folder that the workspace replaces; "" when none is replaced."""
         self._named = re.compile(re.escape(self.folder) + r"(?![\w.-])") if self.folder else None
 
     def holds_secret(self, value: Any) -> bool:  # noqa: ANN401  any JSON
@@ -142,7 +142,7 @@ class Mover:
         return [self.move(inner) for inner in value] if isinstance(value, list) else value
 
     def _read_named(self, value: Record) -> dict[str, str]:
-        """Return, redacted, those fields of an object whose secrets only a name reveals."""
+        """Return those fields of an object that only a name such as "DB_PASSWORD" gives away, with secrets removed."""
         hidden = self._redacted.get(_spell_named(value))
         try:
             return msgspec.json.decode(hidden, type=dict[str, str]) if hidden else {}
@@ -151,7 +151,7 @@ class Mover:
 
 
 def _list_named(value: Record) -> dict[str, str]:
-    """Return the texts of an object in which a name reveals a secret; {} for any other object."""
+    """Return an object's short texts if a name in it, such as "DB_PASSWORD", says that one is a secret; else {}."""
     texts = {key: inner for key, inner in value.items() if isinstance(inner, str) and len(inner) <= PART}
     telling = (key if key.casefold() not in NAMING else inner for key, inner in texts.items())
     return texts if any(is_secret_name(name.replace("-", "_")) for name in telling) else {}
@@ -178,12 +178,12 @@ def _list_texts(value: Any) -> Iterator[str]:  # noqa: ANN401  any JSON
 
 
 def encode_records(records: Sequence[Record]) -> bytes:
-    """Return the records as the bytes of a session file."""
+    """Write records as the lines of a session file, and return its bytes."""
     return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def shorten(text: str) -> str:
-    """Return a text, shortened to its beginning and its end when long."""
+    """Return a text; of a long one only ``PART`` characters of its beginning and of its end."""
     return text if len(text) <= 2 * PART else f"{text[:PART]}\n[...]\n{text[-PART:]}"
 
 
@@ -195,7 +195,7 @@ def shorten_arguments(given: Any) -> str:  # noqa: ANN401  any JSON
 
 
 def describe_state(edits: Sequence[Edit], committed_at: float | None) -> str:
-    """Return a clause that lists the session's edits that the copied commit lacks; "" when there are none."""
+    """Return a remark on files that the session had edited after the copied commit; "" when there are none."""
     if committed_at is None:
         return ""
     missing = dict.fromkeys(edit.path for edit in edits if _read_time(edit.at) > committed_at)
@@ -221,12 +221,12 @@ def choose_prompt(assignment: Assignment) -> str:
 
 
 def limit_turns(assignment: Assignment, limit: int) -> int:
-    """Return the maximum number of turns of the agent."""
+    """Return the maximum number of turns of an agent: ``limit``, or a few for a resumed one."""
     return min(limit, MAX_TURNS) if assignment.put_back else limit
 
 
 def finish(trajectory: Trajectory, steps: Iterable[Step], copy: SessionCopy, place: Workspace) -> Trajectory:
-    """Return the trajectory of a resumed agent, with its steps and a note on the state it started from.
+    """Return the trajectory of a resumed agent, with its steps and a note on what its workspace lacked.
 
     In the steps, the recorded folder replaces the workspace, as in the steps that they are compared with. A stop after
     a few turns does not count against the agent, which was not asked to finish.

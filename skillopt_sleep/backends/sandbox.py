@@ -1,8 +1,8 @@
-"""Run check commands on what an agent left behind, without network and without access to the rest of the disk.
+"""Runs check commands on what an agent left behind, without network and without access to the rest of the disk.
 
-The commands run code that an agent wrote under a rule nobody has read. They may read this machine, as when the
-user runs them, and write only in the workspace. They can open only internet sockets, which lead nowhere, as a
-socket in the file system, such as Docker's or that of a key agent, would be a way out.
+The commands run code that an agent wrote under a rule nobody has read. They may read this machine, as when the user
+runs them, and write only in the workspace. They can open only internet sockets, which lead nowhere, as a socket in the
+file system, such as Docker's or that of a key agent, would be a way out.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from skillopt_sleep.backends.workspace import Workspace
 from skillopt_sleep.model.rollout import CheckCommand, CommandRun, Ending, Trajectory
 
 Confine = Callable[[Sequence[str], Path, Path, Path], Sequence[str]]
-"""Wraps a command in a sandbox; its arguments: the command, two writable folders (workspace, scratch), and the cwd."""
+"""A function (command, workspace, scratch, cwd) -> the command in a sandbox that may write in the first two folders."""
 
 TAIL = 600
-"""Number of characters kept of the end of a command's output."""
+"""A command's output is kept only up to so many characters at its end."""
 PROOF_SECONDS = 20.0
 PROOF = """
 import pathlib, socket, sys
@@ -42,16 +42,16 @@ for family, address in ((socket.AF_INET, ("127.0.0.1", int(sys.argv[1]))), (geta
     except OSError:
         pass
 """
-"""A script that tries what a sandbox must allow (a file inside) and refuse (a file outside, a server, a socket)."""
+"""Script run in a sandbox to test it: writes a file inside, and tries one outside, a local server and a Unix socket."""
 
 FAMILIES = (2, 10, 16)
-"""The socket families that a command may open: IPv4, IPv6, and netlink, which asks the system about its network."""
+"""Numbers of the kinds of sockets that a command may open: IPv4, IPv6, and netlink (questions about the network)."""
 SYSTEMS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""For each processor, its number in a seccomp filter, and the number of the system call ``socket``."""
+"""For each processor, its number in a seccomp filter, and the number that its system call ``socket`` has."""
 IO_URING = 425
-"""The number of the system call ``io_uring_setup``, whose queues could open sockets past any filter."""
+"""Number of the system call ``io_uring_setup``, which is forbidden, as it could open sockets past any filter."""
 X32_CALLS = 0x40000000
-"""The first number of the x32 system calls, which repeat the others under other numbers."""
+"""From this number on, x86 processors repeat their system calls; all of these are forbidden."""
 FILTER = "sockets.bpf"
 
 TOOL_VARIABLES = frozenset(
@@ -61,7 +61,7 @@ TOOL_VARIABLES = frozenset(
         *("CONDA_PREFIX", "PYENV_ROOT", "RBENV_ROOT", "GEM_HOME", "DOTNET_ROOT", "ANDROID_HOME"),
     }
 )
-"""Names of variables that say where tools are, none of which could be a secret."""
+"""Environment variables that say where tools are; none of them holds a secret."""
 
 SYSTEM_VARIABLES = frozenset(
     {
@@ -72,14 +72,14 @@ SYSTEM_VARIABLES = frozenset(
         *("SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT"),
     }
 )
-"""Names, in capitals, of further variables that an agent's CLI needs to find its login and its proxy."""
+"""Further environment variables, in capitals, by which an agent CLI finds its login and its proxy."""
 
 
 def build_agent_environment(env: Mapping[str, str], *, prefixes: tuple[str, ...], settings: str = "") -> dict[str, str]:
-    """Return the environment for an agent's CLI at work, without the user's other secrets.
+    """Return the environment variables for an agent CLI at work, without the user's other secrets.
 
-    It contains the variables that say where things are, and those the login depends on, which have one of these
-    ``prefixes`` or are named in ``settings``.
+    These are general ones, such as PATH, and those that its login may depend on: they begin with one of ``prefixes``,
+    or ``settings``, a text of the user's settings, mentions them.
     """
     named = frozenset(re.findall(r"\w+", settings))
     return {
@@ -93,13 +93,13 @@ def build_agent_environment(env: Mapping[str, str], *, prefixes: tuple[str, ...]
 
 
 def build_command_environment(env: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """Return the environment for one of the user's check commands."""
+    """Return the environment variables for one of the user's check commands, which get no secret."""
     kept = {name: value for name, value in env.items() if name in TOOL_VARIABLES or name.startswith("LC_")}
     return kept | {"TMPDIR": str(scratch), "XDG_CACHE_HOME": str(scratch / "cache"), "CI": "1"}
 
 
 def confine_with_bubblewrap(program: str) -> Confine:
-    """Return a ``Confine`` that uses the bubblewrap program at this path; calling it may raise ``OSError``."""
+    """Return a ``Confine`` that uses the bubblewrap program at this path; the function may raise ``OSError``."""
 
     def confine(argv: Sequence[str], workspace: Path, scratch: Path, cwd: Path) -> Sequence[str]:
         rules = scratch.parent / FILTER  # out of reach of what is confined
@@ -116,9 +116,9 @@ def confine_with_bubblewrap(program: str) -> Confine:
 
 
 def build_socket_filter(machine: str) -> bytes:
-    """Return a Linux seccomp filter (classic BPF) that refuses every socket outside of ``FAMILIES``.
+    """Return a Linux seccomp filter, which makes the system refuse every socket that is not in ``FAMILIES``.
 
-    Socket pairs stay allowed. On an unknown processor the filter refuses every system call.
+    Pairs of connected sockets stay allowed. On an unknown processor the filter refuses every system call.
     """
     load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
     allowed, refused = 0x7FFF0000, 0x00050001
@@ -150,9 +150,10 @@ def add_results(
     env: Mapping[str, str],
     keep: tuple[str, ...] = (),
 ) -> Trajectory:
-    """Return the trajectory with the agent's changes and the results of commands, which see the variables in ``keep``.
+    """Run the check commands; return the trajectory with their results and with the agent's changes as a diff.
 
-    A workspace that the agent broke becomes the trajectory's ending. Raises ``TimedOut`` when the children are closed.
+    Commands see the variables in ``keep`` besides the usual ones. If the agent broke the workspace, the trajectory ends
+    with that. Raises ``TimedOut`` when the backend is closed.
     """
     changes = place.read_changes()
     if changes is None:
@@ -165,7 +166,7 @@ def add_results(
 def run_commands(
     commands: Sequence[CheckCommand], place: Workspace, confine: Confine, children: Children, env: Mapping[str, str]
 ) -> tuple[CommandRun, ...]:
-    """Run the commands in the workspace, in order, and return how each ended. Raises ``TimedOut`` after ``close``."""
+    """Run the commands in the workspace, in order, and return how each ended. Raises ``TimedOut`` once closed."""
     shell = ("bash", "-c") if sys.platform != "win32" else ("cmd", "/c")
     runs = []
     for command in commands:
@@ -186,7 +187,7 @@ def run_commands(
 
 
 def find_flaw(children: Children, confine: Confine, env: Mapping[str, str]) -> str:
-    """Return why a sandbox does not confine a command, in one line; "" when a test shows that it does."""
+    """Test a sandbox with ``PROOF``; return in one line why it does not confine a command, "" when it does."""
     with children.open_folder() as folder, _open_server() as server, _open_door(folder) as door:
         workspace, scratch = folder / "workspace", folder / "tmp"
         workspace.mkdir()
@@ -214,7 +215,7 @@ def _open_server() -> socket.socket:
 
 @contextlib.contextmanager
 def _open_door(folder: Path) -> Iterator[socket.socket | None]:
-    """Yield a listening socket in a folder, or None when the system has none or the path is too long; then close it."""
+    """Yield a Unix socket in a folder, which a confined command must not reach; None where it cannot be made."""
     if not hasattr(socket, "AF_UNIX"):
         yield None
         return

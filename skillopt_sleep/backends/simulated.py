@@ -61,7 +61,7 @@ from skillopt_sleep.model.call import Health, Prompt, Reply, estimate_usage
 
 DEMO_WORLD = "demo_world.json"
 SMALLEST: Mapping[str, Json] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
-"""For each JSON type, its smallest value."""
+"""For each JSON type, the value used in an empty reply."""
 
 FATAL: Mapping[str, type[FatalBackend]] = {
     "not_installed": NotInstalled,
@@ -71,7 +71,7 @@ FATAL: Mapping[str, type[FatalBackend]] = {
     "quota_exhausted": QuotaExhausted,
 }
 SEEN_BY_PROBE = frozenset({"not_installed", "not_logged_in", "too_old"})
-"""Names of errors that a probe shows without a model call; any other error appears at the first call."""
+"""Those ``fatal`` errors that a check without a model call finds; the others appear at the first call."""
 
 TRANSIENT: Mapping[str, type[TransientBackend]] = {
     "empty": EmptyReply,
@@ -83,7 +83,7 @@ TRANSIENT: Mapping[str, type[TransientBackend]] = {
 
 
 class Faults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For each transport error, the share of calls that it affects; all shares together are at most 1."""
+    """For each kind of failed call, the share of calls (0 to 1) that fail so; the sum is at most 1."""
 
     empty: float = 0.0
     rate_limited: float = 0.0
@@ -93,7 +93,7 @@ class Faults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Line:
-    """The connection to the agent: whether it is open, and how often each call was tried. Safe for several threads."""
+    """Whether the simulated agent has been closed, and how often each call was tried. Safe for several threads."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
@@ -109,7 +109,7 @@ class _Line:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedBackend(Traits):
-    """A simulated model, whose quality its ``Traits`` determine.
+    """The backend ``simulated``: an agent on this machine that is as good or bad as its ``Traits`` say.
 
     Raises ``SettingsError`` or ``UsageError`` for unusable options.
     """
@@ -117,15 +117,15 @@ class SimulatedBackend(Traits):
     world: str = ""
     """Path of a world file; "" means the bundled demo world."""
     worlds: World | None = None
-    """A world as an object, used instead of a file."""
+    """A world given as an object instead of a file, for tests."""
     seed: int = 0
     model: str = "simulated"
     latency: float = 0.0
     """Duration of each call, in seconds."""
     faults: Faults = dataclasses.field(default_factory=Faults)
-    """Shares of calls that fail; every retry of a call draws anew."""
+    """Shares of calls that fail; a retry of a failed call fails with the same probability."""
     fatal: str = ""
-    """Name of the error that every call raises, a key of ``FATAL``; "" means none."""
+    """The error that every call raises, such as "not_logged_in" (see ``FATAL``); "" means none."""
     _line: _Line = dataclasses.field(default_factory=_Line, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -159,23 +159,23 @@ class SimulatedBackend(Traits):
 
     @property
     def provider(self) -> str:
-        """The empty text: nobody receives the prompts."""
+        """The empty text, as for this machine: nobody receives the prompts."""
         return ""
 
     @property
     def priced(self) -> bool:
-        """False: replies of the simulated agent have no price."""
+        """False: a simulated reply has no price."""
         return False
 
     def probe(self) -> Health:
-        """Return that the backend is ready, unless ``fatal`` names an error that a probe shows."""
+        """Return that the backend is ready, unless it was told to fail in a way that a check without a call finds."""
         if self.fatal in SEEN_BY_PROBE:
             logged_in = False if self.fatal == "not_logged_in" else None
             return Health(ready=False, logged_in=logged_in, detail=_describe_fatal(self.fatal))
         return Health(ready=True, version="embedded", logged_in=True)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Return the reply to one prompt, after ``latency`` seconds; see ``Backend.complete`` for the errors."""
+        """Return the reply to one prompt after ``latency`` seconds; raises what ``faults`` and ``fatal`` ask for."""
         started = time.monotonic()
         text = "" if self.fatal else self._answer(prompt)
         if self._line.closed.wait(max(0.0, started + self.latency - time.monotonic())):
@@ -246,7 +246,7 @@ def _list_properties(schema: Json) -> Mapping[str, Json]:
 
 
 def _make_smallest(schema: Json) -> Any:  # noqa: ANN401  any JSON
-    """Return the smallest value that fits a JSON Schema, the reply to a request that is unknown in this world."""
+    """Return an empty value that fits a JSON Schema, as the reply to a request that this agent does not know."""
     shape = schema if isinstance(schema, dict) else {}
     if isinstance(choices := shape.get("enum"), list) and choices:
         return choices[0]

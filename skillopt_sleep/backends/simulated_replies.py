@@ -30,9 +30,9 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import excerpt, fold
 
 REWORDED = 85
-"""The likeness (0 to 100) from which a line counts as a reworded request, or an answer as a reply of the world."""
+"""From this likeness on (0 to 100), a line is taken for a known request, or an answer for a known reply."""
 OVERLAP_WORTH = 0.4
-"""The score of an unknown answer that contains all words quoted in its rubric: a fail with partial credit."""
+"""Score of an answer that is no known reply but has all words quoted in the rubric: partial credit, still a fail."""
 QUOTE = 200
 """Maximum characters quoted of a person's words, in a rule made of them or in a reply."""
 QUOTED = re.compile(r"[\"“]([^\"“”\n]+)[\"”]")
@@ -40,28 +40,28 @@ WORD = re.compile(r"\w+")
 BUDGET = re.compile(r"\b(\d+)\s+(?:bounded\s+)?(?:edits?|rules?)\b", re.IGNORECASE)
 DOCUMENT = re.compile(r"\bdocument\b\W+(?:kind\W+|to\W+)?(?P<kind>skill|memory)\b", re.IGNORECASE)
 LISTED = re.compile(r"[-*+•]\s")
-"""Matches a top-level list item of a document, which is a rule that the agent has to keep in mind."""
+"""Matches a list item at the margin of a document, which is a rule that the agent has to keep in mind."""
 WORDINGS = ("{}", "Always: {}", "In every case: {}", "Take care of this: {}", "{} This is a house rule.")
-"""The ways to word a rule, all of which state it."""
+"""Ways in which a proposed edit may word a rule; a reworded rule is still recognised."""
 EDIT_BUDGET = 4
-"""Maximum number of proposed edits when the prompt names no number, which is a night's default."""
+"""Maximum number of edits that are proposed when the prompt does not say how many; the default of a night."""
 _CASE = re.compile(r"<case\b[^<>]*>.*?</case>", re.DOTALL)
 _SHOWN_STEP = re.compile(r"^\[(\d+)\] (\$?)", re.MULTILINE)
 
 
 class Luck(Protocol):
-    """A source of random numbers without state."""
+    """A source of random numbers for one call: a number depends only on the name that is given for it."""
 
     def __call__(self, *name: str | int) -> float:
-        """Return a random number in [0, 1) for a name; within one call, the same name gives the same number."""
+        """Return a random number from 0 to below 1; the same name, such as ("noise", "first"), gives the same one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """The quality of the simulated agent; all fields but ``span`` are probabilities."""
+    """How good the simulated agent is; all fields but ``span`` are probabilities from 0 to 1."""
 
     skill: float = 1.0
-    """The probability that the agent follows a stated rule."""
+    """The probability that the agent follows a rule that its documents state."""
     noise: float = 0.0
     """The probability that a reply, or a judge's verdict, is the opposite of what it should be."""
     useless: float = 0.0
@@ -73,20 +73,20 @@ class Traits:
     reword: float = 0.0
     """The probability that a proposed edit words the rule differently."""
     crowding: float = 0.0
-    """The probability, for each rule in the text beyond ``span``, that the agent overlooks a given rule."""
+    """For each rule beyond ``span`` in the prompt, the probability that it makes the agent overlook a given rule."""
     span: int = 8
-    """Number of rules that the agent can keep in mind."""
+    """Number of rules that the agent can keep in mind without overlooking any."""
     lossy: float = 0.0
     """The probability that a given rule is lost when the agent rewrites a document."""
     emphasis: float = 0.0
-    """The share of lapses that the agent avoids when a rule is stated twice."""
+    """Of the cases in which the agent would overlook a rule, the share avoided when the rule is stated twice."""
 
     def chance_to_follow(self, rules: int) -> float:
-        """Return the probability that the agent follows a rule when this many rules are in the text."""
+        """Return the probability that the agent follows a rule when ``rules`` rules are in the prompt."""
         return self.skill * (1.0 - self.crowding) ** max(0, rules - self.span)
 
     def chance_to_follow_stated(self, rules: int, statements: int) -> float:
-        """Return the probability that the agent follows a rule that is stated so many times, at least once."""
+        """Return the probability that the agent follows a rule that is stated ``statements`` times, once or more."""
         chance = self.chance_to_follow(rules)
         return chance if statements < 2 else 1.0 - (1.0 - chance) * (1.0 - self.emphasis)  # noqa: PLR2004  twice
 
@@ -120,7 +120,7 @@ def count_statements(rule: Rule, statements: Iterable[str]) -> int:
 
 
 def judge_answer(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Return the verdict on the answer that ``text`` marks: a pass when it is nearer to a good reply than a bad one."""
+    """Judge the answer in a prompt: it passes when it resembles a good reply of the world more than a bad one."""
     answer = next((passage.words for passage in find_tagged(text, "answer", "response", "reply")), text)
     return _judge(world, text, answer, luck("noise") < traits.noise)
 
@@ -128,7 +128,7 @@ def judge_answer(world: World, text: str, traits: Traits, luck: Luck) -> dict[st
 def judge_places(
     world: World, text: str, places: Iterable[str], traits: Traits, luck: Luck, *, at_moment: bool
 ) -> dict[str, Json]:
-    """Return the verdicts on the answers that ``text`` marks at these places, each judged alone.
+    """Judge the answers in a prompt one by one; ``places`` are the tags they are in, such as "first" and "second".
 
     At a moment, a move that breaks a rule fails: the developer would have to complain again.
     """
@@ -143,7 +143,7 @@ def judge_places(
 
 
 def propose_checks(world: World, text: str) -> dict[str, Json]:
-    """Return, for each case, the check of the rule that the person's words complain about."""
+    """Propose a check for each case in the prompt: that of the rule whose violation the person complains about."""
     checks: list[Json] = []
     for case in _CASE.finditer(text):
         rule = next((rule for rule in world.rules if _find_complaints(rule, case[0])), None)
@@ -153,7 +153,7 @@ def propose_checks(world: World, text: str) -> dict[str, Json]:
 
 
 def name_step(text: str) -> dict[str, Json]:
-    """Return the step that is meant: the last command that the prompt shows, or else its last step."""
+    """Name the step that the person objects to: the last command in the prompt, or else its last step."""
     steps = _SHOWN_STEP.findall(text)
     commands = [number for number, prompt in steps if prompt] or [number for number, _ in steps] or ["0"]
     return {"step": int(commands[-1]), "as_asked": False, "knowable": True}
@@ -197,7 +197,7 @@ def mine_sessions(world: World, text: str) -> dict[str, Json]:
 
 
 def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Return edits that append rules, judging by the failures in ``text``, at most as many as it allows."""
+    """Propose edits that append the rules whose violation the prompt shows, as many as the prompt allows."""
     document = found["kind"].casefold() if (found := DOCUMENT.search(text)) else "skill"
     evidence: Mapping[str, list[Passage]] = {
         rule.text: seen for rule in world.rules if (seen := _find_evidence(world, rule, text))
@@ -224,12 +224,12 @@ def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[s
 
 
 def _is_lapse(world: World, rule: Rule, text: str, document: str) -> bool:
-    """Return whether a text shows that the agent broke a rule that its document states."""
+    """Return whether the prompt shows that the agent broke a rule although the document states it."""
     return fold(rule.text) in document and bool(_find_evidence(world, rule, text))
 
 
 def find_evident_rules(world: World, text: str) -> list[str]:
-    """Return the rules for which a text shows evidence, those with most evidence first."""
+    """Return the rules whose violation the prompt shows, those shown most often first."""
     evidence = {rule.text: len(seen) for rule in world.rules if (seen := _find_evidence(world, rule, text))}
     return sorted(evidence, key=lambda rule: (-evidence[rule], rule))
 
@@ -243,7 +243,7 @@ def _find_complaints(rule: Rule, text: str) -> list[Passage]:
 
 
 def _find_task(world: World, text: str) -> WorldTask | None:
-    """Return the task whose request occurs last in ``text``, or else a task that is asked in other words."""
+    """Return the task whose request stands last in the text, or else one asked for in similar words; None without."""
     exact = [
         ((found.end, found.end - found.start), task)
         for task in world.tasks
@@ -265,14 +265,14 @@ def _find_task(world: World, text: str) -> WorldTask | None:
 
 
 def _measure_likeness(reply: str, answer: str) -> float:
-    """Return how much of a reply of the world an answer contains, 0 to 100, whatever else surrounds it."""
+    """Return how much of a known reply an answer contains, 0 to 100; text around it does not count."""
     if len(answer) < len(reply) * REWORDED / 100:
         return fuzz.ratio(fold(reply), fold(answer))
     return fuzz.partial_ratio(fold(reply), fold(answer))
 
 
 def _measure_overlap(rubric: str, answer: str) -> float:
-    """Return the share of the rubric's quoted words that the answer contains."""
+    """Return the share (0 to 1) of the words in the rubric's quotation marks that the answer contains."""
     quoted = {word for quote in QUOTED.findall(rubric) for word in WORD.findall(fold(quote))}
     return len(quoted & set(WORD.findall(fold(answer)))) / len(quoted) if quoted else 0.0
 
@@ -289,7 +289,7 @@ def _build_task(session: str, ask: str, feedback: list[str]) -> Json:
 
 
 def _find_evidence(world: World, rule: Rule, text: str) -> list[Passage]:
-    """Return the evidence for a rule in a text: a complaint, or a good and a bad reply to one task side by side."""
+    """Return the passages that show a rule broken: a complaint, or a bad reply if the task's good one is shown too."""
     compared = [
         passages[0]
         for task in world.tasks
@@ -301,7 +301,7 @@ def _find_evidence(world: World, rule: Rule, text: str) -> list[Passage]:
 
 
 def _quote_feedback(text: str) -> Mapping[str, list[Passage]]:
-    """Return a rule in the person's own words for each complaint that is unknown in this world."""
+    """Make a rule of each complaint in the prompt that this world does not know, in the person's own words."""
     complaints = find_tagged(text, "feedback", "correction", "said")
     return {f"When asked for similar work: {excerpt(passage.words, QUOTE)}": [passage] for passage in complaints}
 
@@ -320,7 +320,7 @@ def _pick(texts: tuple[str, ...], pick: float) -> str:
 
 
 def _word_rule(text: str, rule: str, number: int, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Return an edit that states the rule, by chance in other words, or by chance in place of an existing rule."""
+    """Return the fields of an edit that adds the rule; by chance it is reworded, or replaces an existing rule."""
     reworded = luck("reword", number) < traits.reword
     wording = WORDINGS[int(luck("wording", number) * len(WORDINGS))] if reworded else WORDINGS[0]
     fields: dict[str, Json] = {"text": wording.format(rule)}

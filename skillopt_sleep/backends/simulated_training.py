@@ -11,9 +11,9 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import fold
 
 GUIDANCE_LIMIT = 4
-"""Maximum number of rules in one guidance."""
+"""Maximum number of rules in the guidance written after an epoch."""
 NOTES_LIMIT = 12
-"""Maximum number of rejected edits in one set of notes."""
+"""Maximum number of rejected edits that the optimizer's notes list."""
 _NUMBERED = re.compile(r"^(?P<number>\d+)\.\s(?P<head>.*(?:\n\s+\S.*)*)", re.MULTILINE)
 _SUPPORT = re.compile(r"\bproposed (\d+) x")
 _TEXT = re.compile(r"^\s+text: (?P<text>.*)$", re.MULTILINE)
@@ -24,7 +24,7 @@ _REJECTED = re.compile(r"\breject", re.IGNORECASE)
 
 
 def rewrite_document(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Return a document rewritten by the suggestions, versions or failures in ``text``; by chance, rules get lost."""
+    """Rewrite the document in the prompt by the edits, versions or failures shown there; by chance, rules get lost."""
     lines = "\n".join(passage.words for passage in find_tagged(text, "document")).splitlines()
     kept = [
         line for line in lines if line != "(empty)" and not (LISTED.match(line) and luck("lose", line) < traits.lossy)
@@ -47,7 +47,7 @@ def rewrite_document(world: World, text: str, traits: Traits, luck: Luck) -> dic
 
 
 def merge_edits(world: World, text: str) -> dict[str, Json]:
-    """Return the edits in groups that state the same rule, or contain the same other text of the world."""
+    """Group the edits in the prompt that state the same rule or contain the same other text of the world."""
     groups: dict[str, list[int]] = {}
     for number, edit in _read_edits(text):
         for known in _find_known(world, edit):
@@ -58,7 +58,7 @@ def merge_edits(world: World, text: str) -> dict[str, Json]:
 
 
 def rank_edits(text: str) -> dict[str, Json]:
-    """Return the edits ranked by how often they were proposed, selecting those that several analysts proposed."""
+    """Rank the edits in the prompt by how often they were proposed, and choose those that several analysts proposed."""
     support = {number: int(found[1]) if (found := _SUPPORT.search(edit)) else 1 for number, edit in _read_edits(text)}
     ranking = sorted(support, key=lambda number: (-support[number], number))
     asked = _BETWEEN.search(text)
@@ -68,7 +68,7 @@ def rank_edits(text: str) -> dict[str, Json]:
 
 
 def write_guidance(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Return guidance: the last guidance, then the rules that the cases show and the document does not state."""
+    """Write guidance: what the last guidance said, then rules that the cases show broken and the document lacks."""
     before = [fold(passage.words) for passage in find_tagged(text, "guidance")]
     lines = dict.fromkeys(rule.text for rule in world.rules for words in before if fold(rule.text) in words)
     document = fold("\n".join(passage.words for passage in find_tagged(text, "document")))
@@ -78,7 +78,7 @@ def write_guidance(world: World, text: str, traits: Traits, luck: Luck) -> dict[
 
 
 def write_notes(world: World, text: str) -> dict[str, Json]:
-    """Return notes: the earlier ones, then what was rejected, so that it is not tried again."""
+    """Write the optimizer's notes: the earlier ones, and what was rejected, so that it is not proposed again."""
     before = [known for passage in find_tagged(text, "notes") for known in _find_known(world, passage.words)]
     tried: list[str] = []
     accepted: set[str] = set()
@@ -93,7 +93,7 @@ def write_notes(world: World, text: str) -> dict[str, Json]:
 
 
 def shorten_lapses(text: str) -> list[Json]:
-    """Return each different reminder of an appendix once."""
+    """Return the reminders of an appendix without repetitions."""
     lines = [line for passage in find_tagged(text, "appendix") for line in passage.words.splitlines()]
     return [*dict.fromkeys(line.removeprefix("- ").strip() for line in lines if line.strip())]
 

@@ -1,8 +1,8 @@
-"""The world of the simulated agent: what people ask there, their house rules, and how replies turn out.
+"""The world of the simulated agent: what people ask there, what rules they have, and how replies turn out.
 
 A world is data, so the agent in ``backends/simulated.py`` contains no knowledge and can be given a world that it has
-never seen. The agent reads a prompt as text and knows no template: it looks for statements, for known words, for
-text between tags with a telling name, and for the id of the session or task that a passage belongs to.
+never seen. The agent reads a prompt as text and knows no template: it looks for statements, for known words, for text
+between tags with a telling name, and for the id of the session or task that a passage belongs to.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from skillopt_sleep.model.text import fold
 SCHEMA_VERSION = 1
 BULLET = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s+")
 DELIMITER = re.compile(r"\s*(?:</?[\w-][^<>]*>|[-=#`~*_]+)?\s*")
-"""Matches a line without content: a tag, a horizontal rule, a fence, or an empty line."""
+"""Matches a line without words: a tag, a horizontal rule, a code fence, or an empty line."""
 RESOLUTION = 2**64
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule that the people of the world want the agent to follow."""
+    """A rule of the simulated world that its people want the agent to follow."""
 
     id: str
     text: str
-    """The rule's canonical wording, as a good document would have it."""
+    """The rule as a good document would word it."""
     states: tuple[tuple[str, ...], ...]
-    """The ways to state the rule: each is a set of phrases that must all occur in one statement, as whole words."""
+    """How to recognise the rule: a statement states it if it has, as whole words, all phrases of one of these sets."""
     complaints: tuple[str, ...]
     """What the person says when the agent breaks the rule."""
     check: dict[str, Json] | None = None
-    """The check for a move that follows the rule, in the form in which a model proposes it; None if there is none."""
+    """The check that a model would propose for this rule at a moment; None if no program can tell."""
 
     def is_stated_in(self, statements: Iterable[str]) -> bool:
-        """Return whether one of these normalised statements states the rule in one of its ways."""
+        """Return whether one of these statements, in lower case and with single spaces, states the rule."""
         return any(all(_occurs(fold(phrase), text) for phrase in way) for text in statements for way in self.states)
 
 
 class HarmfulRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule that sounds reasonable but makes replies worse."""
+    """A rule of the simulated world that sounds reasonable but makes replies worse."""
 
     text: str
     breaks: tuple[str, ...]
-    """Ids of tasks that the rule breaks, and ids of rules: every task that needs one of these is broken."""
+    """Ids of tasks that go wrong under this rule; the id of a rule stands for every task that needs that rule."""
 
     def is_stated_in(self, statements: Iterable[str]) -> bool:
-        """Return whether one of these normalised statements states this rule."""
+        """Return whether one of these statements, in lower case and with single spaces, contains this rule."""
         return any(fold(self.text) in text for text in statements)
 
 
 class WorldTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request that people make again and again."""
+    """A request that people in the simulated world make again and again."""
 
     id: str
     asks: tuple[str, ...]
@@ -70,13 +70,13 @@ class WorldTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     good: str
     """The reply of an agent that follows all the rules of the task."""
     bad: str
-    """The reply of any other agent."""
+    """The reply of an agent that breaks one of them."""
     base_pass: Share = 0.0
-    """The probability of a good reply from an agent that knows none of the rules."""
+    """The probability of a good reply even though the agent does not follow all the rules."""
 
 
 class World(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that the simulated agent knows."""
+    """A simulated world: everything that the simulated agent knows."""
 
     rules: tuple[Rule, ...]
     tasks: tuple[WorldTask, ...]
@@ -87,14 +87,14 @@ class World(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def find_flaws(world: World) -> tuple[str, ...]:
-    """Return what makes this world unusable, one sentence each; () for a sound world that reveals no rule."""
+    """Return what makes a world unusable, one sentence each, such as a request that already states a rule."""
     return (*_find_broken_references(world), *_find_broken_rules(world), *_find_leaks(world))
 
 
 def read_world(data: bytes, *, origin: str) -> World:
-    """Return the world in a file's content; messages call the file ``origin``.
+    """Read a world file; ``origin`` says in messages which file it is.
 
-    Raises ``UsageError``, which names the field that cannot be decoded or every flaw of an unsound world.
+    Raises ``UsageError``, which names the field that cannot be decoded or every flaw of the world.
     """
     try:
         world = msgspec.json.decode(data, type=World)
@@ -108,7 +108,7 @@ def read_world(data: bytes, *, origin: str) -> World:
 
 
 def write_world(world: World) -> bytes:
-    """Return a world as the content of a file that a person can read and edit."""
+    """Return the bytes of a world file that a person can read and edit."""
     return msgspec.json.format(msgspec.json.encode(world), indent=2) + b"\n"
 
 
@@ -137,7 +137,7 @@ def _find_broken_rules(world: World) -> Iterator[str]:
 
 
 def _find_leaks(world: World) -> Iterator[str]:
-    """Yield texts that the agent may see before anything is learnt, and that nevertheless state a rule."""
+    """Yield a flaw for each text that the agent sees before it has learnt anything, but that states a rule."""
     sources = {f"an ask of task {task.id!r}": task.asks for task in world.tasks}
     sources |= {"a useless rule": world.useless, "a harmful rule": tuple(rule.text for rule in world.harmful)}
     for name, texts in sources.items():
@@ -156,7 +156,7 @@ def _compile_words(phrase: str) -> re.Pattern[str]:
 
 
 class Passage(Struct, frozen=True, kw_only=True):
-    """A part of a prompt, with its exact ``words``."""
+    """A part of a text: where it starts and ends, and its exact words."""
 
     start: int
     end: int
@@ -164,7 +164,7 @@ class Passage(Struct, frozen=True, kw_only=True):
 
 
 def split_statements(text: str) -> tuple[str, ...]:
-    """Return the statements of a text, normalised: list items with their indented lines, and each other line."""
+    """Split a text into list items (with indented lines) and other lines, in lower case and with single spaces."""
     found: list[list[str]] = []
     in_bullet = False
     for line in text.splitlines():
@@ -194,9 +194,10 @@ def find_tagged(text: str, *names: str) -> Iterator[Passage]:
 
 
 def find_owner(text: str, position: int, *kinds: str) -> str:
-    """Return the id in the nearest tag before ``position`` of one of these ``kinds``; else a label's id, else "".
+    """Return the id of what a passage belongs to: that in the nearest tag before ``position``, as in <task id="t-17">.
 
-    An id must contain a digit, which distinguishes "task t-17" from "the task was".
+    ``kinds`` are the tags' names. Without a tag, "task t-17" in words counts; an id must contain a digit, which "the
+    task was" does not. Return "" without any.
     """
     for pattern in _compile_owners(kinds):
         ids = [match["id"] for match in pattern.finditer(text, 0, position)]
@@ -206,7 +207,7 @@ def find_owner(text: str, position: int, *kinds: str) -> str:
 
 
 def find_last_line(text: str) -> str:
-    """Return the last line with content, which in a prompt with one request is the end of that request."""
+    """Return the last line that has words, which in a prompt with one request ends that request."""
     return next((line.strip() for line in reversed(text.splitlines()) if not DELIMITER.fullmatch(line)), "")
 
 
@@ -237,7 +238,7 @@ def _compile_owners(kinds: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
 
 
 def draw_uniform(*name: str | int) -> float:
-    """Return a random number in [0, 1) that is a pure function of a name, equal on every machine.
+    """Return a random number from 0 to below 1 that depends only on ``name``, the same on every machine.
 
     A resumed night must have the same luck as the night that was killed, in any order and on any thread. So there is no
     state: code that needs a random number names its purpose.

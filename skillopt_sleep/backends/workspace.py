@@ -1,8 +1,8 @@
-"""Set up the folder in which an agent works: empty or a copy of a project, with the candidate's documents in place.
+"""Sets up the folder in which an agent works: empty or a copy of a project, with the candidate's documents in place.
 
-The folder is deleted afterwards with all that belongs to it. The agent's changes are reported as a diff, by means
-that the agent cannot influence: its own ``.git`` is not used. Others wrote the text of a copied project, so
-everything in it that could configure an agent, or lead the agent out of the copy, is removed first.
+The folder is deleted afterwards with all that belongs to it. The agent's changes are reported as a diff, by means that
+the agent cannot influence: its own ``.git`` is not used. Others wrote the text of a copied project, so everything in it
+that could configure an agent, or lead the agent out of the copy, is removed first.
 """
 
 from __future__ import annotations
@@ -25,68 +25,68 @@ from skillopt_sleep.model.document import Document, DocumentKind
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, get_skill_name
 
 DIFF_LIMIT = 40_000
-"""Maximum characters of a diff: half as much again as a judge is shown."""
+"""Maximum characters of a diff, half as much again as a judge is shown; the rest is left out."""
 FILE_LIMIT = 200
-"""Maximum number of files that are read in a workspace that began empty."""
+"""Maximum number of files that are read to find the agent's changes in a workspace without git."""
 SIZE_LIMIT = 200_000
-"""Maximum bytes of a file whose text is reported; of a larger file only the size is reported."""
+"""Maximum bytes of a file that a diff shows as text; of a larger file it shows only the size."""
 TEXT_SUFFIXES = frozenset({".md", ".txt"})
 MATERIAL = frozenset({"scripts", "references", "assets", "templates", "examples", "resources"})
-"""Names of folders to which a skill may point the agent; no agent looks into them by itself."""
+"""Folders of a skill whose files of any type are kept, because an agent reads them only when the skill says so."""
 HARMLESS_KEYS = (
     *("name", "description", "license", "version", "metadata", "when_to_use", "when-to-use", "argument-hint"),
     *("paths", "globs", "disable-model-invocation", "user-invocable"),
 )
-"""Keys of frontmatter that only describe a text; other keys can add hooks, permissions, servers or a model."""
+"""Keys of frontmatter that only describe a text; others are removed, as they can add hooks, permissions or servers."""
 _FRONTMATTER = re.compile(rb"\A---[ \t]*\n(?P<head>.*?\n)??---[ \t]*(?:\n|\Z)", re.DOTALL)
 _OTHER_BREAKS = re.compile(rb"\r|\xc2\x85|\xe2\x80[\xa8\xa9]")
-"""Matches characters that start a new line for some readers of YAML, but not for this module."""
+"""Matches line breaks that some YAML readers know and this module does not, so that a hidden key could slip through."""
 _HARMLESS_LINE = re.compile(rf"(?:{'|'.join(HARMLESS_KEYS)})[ \t]*:".encode())
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """The places in a project where an agent looks for its skills, its memory and its configuration."""
+    """Where an agent looks for its skills, its memory and its configuration in a project."""
 
     skills: str
-    """The folder with the agent's skills, below the project."""
+    """The folder with the agent's skills, such as ".claude/skills"."""
     memory: str
-    """The agent's memory file, below the project."""
+    """The agent's memory file, such as "CLAUDE.md"."""
     settings: tuple[str, ...] = ()
-    """Names, in lower case, of the agent's configuration, which could contain hooks, permissions and environment."""
+    """Lower-case names of the agent's configuration, such as ".claude", which may set hooks and permissions."""
     texts: tuple[str, ...] = ()
-    """Names inside a folder of ``settings`` whose plain text is kept; see ``sanitize_checkout``."""
+    """Entries of a configuration folder, such as "skills", whose plain texts stay in a copy of the project."""
 
     def find_place(self, document: Document) -> Path:
-        """Return the place of a document, as a path relative to the top of the workspace."""
+        """Return where a document belongs in a workspace, such as ".claude/skills/NAME/SKILL.md"."""
         if document.kind is DocumentKind.SKILL:
             return Path(self.skills) / get_skill_name(document) / "SKILL.md"
         return Path(self.memory)
 
 
 class Workspace:
-    """A workspace that is ready for the agent."""
+    """A throwaway folder that is ready for the agent to work in."""
 
     def __init__(self, folder: Path, root: Path, cwd: Path, checkout: Checkout | None) -> None:
         self.folder = folder
-        """The folder that contains the workspace and everything that is deleted with it."""
+        """The folder around the workspace, which is deleted with everything in it."""
         self.root = root
-        """The top folder of the workspace."""
+        """The workspace itself: the copy's top folder."""
         self.cwd = cwd
         """The folder in which the agent starts."""
         self.scratch = folder / "tmp"
         """The folder for the agent's temporary files."""
         self.broken = ""
-        """How the agent broke the workspace, set by ``read_changes``; "" for an intact workspace."""
+        """What makes the workspace unreadable after the agent's work, e.g. "its folder is gone"; "" if nothing does."""
         self.committed_at = checkout.committed_at if checkout else None
-        """Time of the copied commit, in seconds since 1970; None for an empty workspace."""
+        """Time of the copied commit, in seconds since 1970; None without a copied project."""
         self._checkout = checkout
         self._before = {} if checkout else _read_files(root)
 
     def read_changes(self) -> str | None:
-        """Return the agent's changes as a diff, or None when it broke the workspace; ``broken`` then says how.
+        """Return the agent's changes as a diff; None when the workspace cannot be read, and ``broken`` says why.
 
-        An obstacle in the workspace was put there by the agent, so it is no error of this night. Raises ``TimedOut``
-        when the children are closed.
+        What makes it unreadable was done by the agent, so it is no error of this night. Raises ``TimedOut`` when the
+        backend is closed.
         """
         if self.root.is_symlink() or not self.root.is_dir():
             self.broken = "its folder is gone"
@@ -107,7 +107,7 @@ class Workspace:
 def open_workspace(
     children: Children, assignment: Assignment, layout: Layout, env: Mapping[str, str]
 ) -> Iterator[Workspace]:
-    """Yield a workspace for this assignment and delete it on leaving. Raises ``DiskError`` and ``TimedOut``."""
+    """Yield a workspace for an assignment and delete it afterwards. Raises ``DiskError`` and ``TimedOut``."""
     with children.open_folder() as folder:
         root = folder / "workspace"
         try:
@@ -131,17 +131,16 @@ def open_workspace(
 
 
 def contains_every_line(text: str, body: str) -> bool:
-    """Return whether a text that was sent contains every line of a document, unchanged or escaped as in JSON."""
+    """Return whether a text contains every line of ``body``, as it is or as in JSON, which shows that it was sent."""
     lines = [line.strip() for line in body.splitlines() if line.strip()]
     return all(line in text or json.dumps(line, ensure_ascii=False)[1:-1] in text for line in lines)
 
 
 def sanitize_checkout(root: Path, settings: Collection[str], texts: Collection[str]) -> None:
-    """Remove from a copy, at every depth, whatever could make an agent run, permit or read something elsewhere.
+    """Remove from a copied project whatever could configure an agent or lead it out of the copy.
 
-    That means every file or folder with a name in ``settings`` (lower case), and every link that leads out of ``root``.
-    In a folder with such a name, plain text without links below a name in ``texts`` stays. Raises
-    ``OSError``.
+    That means every file or folder with a name in ``settings`` (lower case), and every link out of ``root``. In a
+    folder with such a name, plain text in entries named in ``texts`` stays. Raises ``OSError``.
     """
     top = os.path.realpath(root)
     for path, folders, files in os.walk(root):
@@ -157,7 +156,7 @@ def sanitize_checkout(root: Path, settings: Collection[str], texts: Collection[s
 
 
 def _reduce_to_text(place: Path, texts: Collection[str]) -> None:
-    """Remove everything but plain text from a configuration folder; remove a single file."""
+    """Remove all but plain texts from a configuration folder; remove a configuration file."""
     if not place.is_dir():
         place.unlink()
         return
@@ -185,7 +184,7 @@ def _is_text(place: PurePath, texts: Collection[str]) -> bool:
 
 
 def _reduce_frontmatter(file: Path) -> None:
-    """Remove all but the harmless keys of a frontmatter; remove a file whose frontmatter cannot be read."""
+    """Remove all but the harmless keys of a file's frontmatter; remove a file whose frontmatter cannot be read."""
     content = file.read_bytes().replace(b"\r\n", b"\n").removeprefix(b"\xef\xbb\xbf")
     if not content.lstrip().startswith(b"---"):
         return
@@ -205,7 +204,7 @@ def _reduce_frontmatter(file: Path) -> None:
 
 
 def _put(root: Path, place: Path, content: bytes | None) -> None:
-    """Write a file at its place, or remove it when ``content`` is None; follow no link of the project."""
+    """Write a file into the workspace, or remove it when ``content`` is None; follow no link of the project."""
     parents = [root.joinpath(*place.parts[:depth]) for depth in range(1, len(place.parts))]
     target = root / place
     if content is None:
@@ -223,13 +222,13 @@ def _put(root: Path, place: Path, content: bytes | None) -> None:
 
 
 def _find_folder(root: Path, folder: str) -> Path:
-    """Return a folder of the workspace; the top folder when there is none of that name or it leads outside."""
+    """Return the folder in which the agent starts: ``folder`` below ``root``, or ``root`` if it is not there."""
     named = root / folder
     return named if named.is_dir() and named.resolve().is_relative_to(root.resolve()) else root
 
 
 def _unlock(folder: Path) -> None:
-    """Restore the permissions to read and remove folders and files that the agent locked."""
+    """Give back the permissions to read and remove what the agent locked (``chmod``)."""
     for path, folders, files in os.walk(folder):
         for name in (*folders, *files):
             entry = os.path.join(path, name)  # noqa: PTH118  thousands of them
@@ -241,7 +240,7 @@ def _unlock(folder: Path) -> None:
 
 
 def _read_files(root: Path) -> dict[str, str]:
-    """Return the text of every file of a small workspace, by name; for content other than text, only its size."""
+    """Return the text of every file in a workspace without git, by name; of a binary or large file, only its size."""
     found: dict[str, str] = {}
     for path, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in {".git", "node_modules"})

@@ -248,7 +248,7 @@ class Run:
         return self.roll_all(items, [(skill, draw)])[0]
 
     def roll_all(self, items: Sequence[Item], arms: Sequence[tuple[str, Draw]]) -> list[list[RolloutResult]]:
-        """Attempt each item once under each skill, all in parallel; return the results of each skill. See ``roll``."""
+        """Try each item once under each skill, all in parallel; return each skill's results. Raises like ``roll``."""
         digest = sha256(msgspec.json.encode(items, enc_hook=str))[:16]
         names = [f"rollout {draw.split} {draw.number} {skill_hash(skill)} {digest}" for skill, draw in arms]
         kept = {name: self.store.kept(name) if self.reuse else None for name in names}

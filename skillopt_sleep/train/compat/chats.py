@@ -161,7 +161,7 @@ class CallLog:
 
     @contextmanager
     def record(self, call: Call) -> Iterator[None]:
-        """Record a call as running on entering, and as lost on leaving by an error; a success clears earlier losses."""
+        """Log a call as running in a ``with`` block, and as lost if an error leaves it; success deletes its losses."""
         began = time.monotonic()
         with self.lock:
             self.running.append(call)
