@@ -1,4 +1,4 @@
-"""Coding agents: one value per agent decides everything that depends on which agent somebody works with.
+"""Coding agents: all that depends on whether somebody works with, say, Claude Code or Codex, in one value for each.
 
 Each module of this package ends in ``PLUGIN = CodingAgent(...)``; other packages add agents by entry points in the
 group ``skillopt_sleep.agents``. Every command then finds a new agent, its sessions and its files without a change.
@@ -14,64 +14,64 @@ from skillopt_sleep.errors import PluginError
 from skillopt_sleep.registry import Kind, find, find_class, names, option_names, refuse
 
 DEFAULT = "claude"
-"""Name of the agent that is used when neither settings nor sessions point to another one."""
+"""Name of the agent that is used when neither settings nor sessions point to another."""
 LEARNED_SKILL = "skillopt-sleep-learned"
-"""Name of the skill that receives the learnt rules when the user names no other skill."""
+"""Name of the skill to which learnt rules are added when the user names no other."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentPlugin:
-    """How to install this program's plugin in an agent and remove it, by the agent's own ``plugin`` commands."""
+    """How this program's plugin is installed in an agent and removed, with the agent's own ``plugin`` command."""
 
     install: str
-    """The subcommand of the agent's ``plugin`` command that installs a plugin."""
+    """The word after the agent's ``plugin`` command that installs a plugin: "install" or "add"."""
     uninstall: str
     records: tuple[str, ...]
-    """Files in the agent's home that list its plugins and marketplaces; this program only reads these files."""
+    """Files in the agent's home that list its plugins and plugin marketplaces; this program only reads them."""
     market_record: str
-    """The text that one of the files in ``records`` contains when our marketplace has been added."""
+    """Text which, found in one of the files in ``records``, shows that this program's marketplace was added."""
     skill: str = ""
-    """A skill that is also copied to the user's own skills, as a path below ``plugins/``; "" for none."""
+    """Path, below ``plugins/``, of a skill that is also copied to the user's own skills; "" for none."""
     greeting: str = ""
     """One sentence that tells the user how to call the plugin from within the agent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CodingAgent:
-    """One coding agent: where its files are, and which source and backend belong to it."""
+    """One coding agent: where its files are, what reads its sessions and what runs it."""
 
     name: str
     label: str
     """The agent's name as shown to the user."""
     source: str
-    """Name of the source that reads the agent's sessions."""
+    """Name of the source: the adapter that reads the agent's session files."""
     backend: str
-    """Name of the backend that runs the agent."""
+    """Name of the backend: the adapter that runs the agent."""
     provider: str = ""
-    """Name of the provider that has already received the agent's sessions; "" when the agent does not determine it."""
+    """Name of the provider that has seen the agent's sessions already, such as "anthropic"; "" when it can be any."""
     find_homes: Callable[[Mapping[str, str]], tuple[Path, ...]]
-    """Returns, for a process environment, the folders that may hold the agent's sessions and settings, best first."""
+    """Returns, from environment variables, the folders that may hold the agent's sessions and settings, best first."""
     skills: str
-    """The folder with a project's skills, as a path below the project."""
+    """Path of the folder with a project's skills, below the project."""
     user_skills: str = "skills"
-    """The folder with the user's own skills, as a path below the agent's home."""
+    """Path of the folder with the user's own skills, below the agent's home."""
     memory: str
     """Name of the memory file, both in a project and in the agent's home."""
     retention: str = ""
-    """One sentence that tells the user when the agent deletes old sessions; "" when unknown."""
+    """One sentence on when the agent deletes old sessions, for the user; "" when unknown."""
     variables: tuple[str, ...] = ()
-    """Names of environment variables, none of them secret, that a scheduled night passes on to the agent."""
+    """Environment variables, none of them secret, that the agent still needs when a scheduler starts the night."""
     plugin: AgentPlugin | None = None
 
     def home(self, env: Mapping[str, str]) -> Path:
-        """Return the agent's home folder: the first existing one of ``find_homes``, else the first one."""
+        """Return the agent's home folder: the first of ``find_homes`` that exists, else the first."""
         homes = self.find_homes(env)
         return next((home for home in homes if home.is_dir()), homes[0])
 
     def skill_file(self, project: Path, home: Path | None, skill: str = "") -> Path:
-        """Return the path of a skill's ``SKILL.md``: the user's below ``home``, the project's when ``home`` is None.
+        """Return the path of a skill's ``SKILL.md``: the user's own below ``home``; the project's if that is None.
 
-        ``skill`` is a name, or the path of a file, relative to the project; "" means the learnt skill.
+        ``skill`` is a name, or a path of a file relative to the project; "" means the skill for learnt rules.
         """
         if skill.endswith(".md"):
             return (project / Path(skill).expanduser()).absolute()
@@ -79,7 +79,7 @@ class CodingAgent:
         return folder / (skill or LEARNED_SKILL) / "SKILL.md"
 
     def memory_file(self, project: Path, home: Path | None) -> Path:
-        """Return the path of the memory file: the user's own in ``home``, the project's when ``home`` is None."""
+        """Return the path of the memory file: the user's own in ``home``; the project's when ``home`` is None."""
         return (project if home is None else home) / self.memory
 
 
@@ -100,7 +100,7 @@ def all_agents() -> tuple[CodingAgent, ...]:
 
 
 def list_unusable_agents() -> tuple[str, ...]:
-    """Return one line for each installed agent that is unusable, saying why."""
+    """Return one line for each installed agent that cannot be used, with the reason."""
     return tuple(fault for agent, fault in _agents_with_faults() if not agent)
 
 
@@ -113,29 +113,29 @@ def _agents_with_faults() -> Iterator[tuple[CodingAgent | None, str]]:
 
 
 def agent_of_source(source: str) -> CodingAgent | None:
-    """Return the agent whose sessions the named source reads, or None when there is no such agent."""
+    """Return the agent whose sessions the source of this name reads; None when there is none."""
     return next((agent for agent in all_agents() if agent.source == source), None)
 
 
 def agent_of_backend(backend: str) -> CodingAgent | None:
-    """Return the agent that the named backend runs, or None when there is no such agent."""
+    """Return the agent that the backend of this name runs; None when it runs no agent."""
     return next((agent for agent in all_agents() if agent.backend == backend), None)
 
 
 def source_of_backend(backend: str) -> str:
-    """Return the name of the source that reads the sessions of a backend's agent; ``backend`` when it has no agent."""
+    """Return the name of the source that reads the sessions of a backend's agent; ``backend`` if it runs none."""
     agent = agent_of_backend(backend)
     return agent.source if agent else backend
 
 
 def label_of_source(source: str) -> str:
-    """Return the displayed name of the agent whose sessions a source reads; ``source`` when it has no agent."""
+    """Return the name, as the user sees it, of the agent whose sessions a source reads; ``source`` without one."""
     agent = agent_of_source(source)
     return agent.label if agent else source
 
 
 def find_session_homes(source: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return those folders that exist among the ones where a source looks for sessions by default.
+    """Return the existing folders in which a source looks for sessions unless it is told otherwise.
 
     A source of an agent looks in the agent's homes; any other source may define a static method ``find_homes(env)``.
     """
@@ -145,6 +145,6 @@ def find_session_homes(source: str, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def home_options(source: str, home: str) -> dict[str, object]:
-    """Return the options that make a source read only the folder ``home``; {} when it has no such option."""
+    """Return the options with which a source reads only the folder ``home``; {} when it has no such option."""
     options = option_names(Kind.SOURCE, source)
     return {"homes": [home]} if "homes" in options else {"home": home} if "home" in options else {}

@@ -18,25 +18,25 @@ from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, TaskRec
 from skillopt_sleep.model.text import excerpt, fold
 
 OPENING = 300
-"""Characters at the start of an answer that are searched for a refusal; later such words belong to the work."""
+"""Number of characters at the start of an answer that are searched for a refusal to do the work."""
 
 _REFUSAL = re.compile(
     r"\b(?:as an ai|i must decline|i(?:'m| am) sorry,? but|i do(?: not|n't) have (?:access|the ability)"
     r"|i(?:'m| am)? ?(?:can(?:no|')t|won't|will not|unable to|not able to) (?:help|assist|comply|provide|fulfil|access"
     r"|complete|do (?:this|that|it)|run|perform|process|answer|view|see))\b"
 )
-"""Phrases with which an answer declines the work."""
+"""Matches words such as "I can't help" with which an answer declines the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecksJudge:
-    """Scores an answer: hard 1 if every check holds, soft the share that holds. A pattern that times out fails."""
+    """Scores an answer by conditions: hard is 1 if all of them hold, soft is the share that hold, from 0 to 1."""
 
     name: ClassVar[str] = "checks"
     reference: ClassVar[type[ChecksReference]] = ChecksReference
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:  # noqa: ARG002  no model needed
-        """Return the score of an answer by the checks of its task. Raises ``UsageError`` when the task has no check."""
+        """Return the score of an answer by its task's conditions. Raises ``UsageError`` for a task without one."""
         checks = require_reference(task, self.reference).checks
         if not checks:
             raise UsageError(f"task {task.id}: the judge checks needs at least one check")
@@ -98,7 +98,7 @@ def _check_json_schema(check: Check, rollout: ReplayResult) -> str:
 
 
 def _find_sections(markdown: str, heading: str) -> list[str]:
-    """Return the text, subsections included, under every heading of that name; ignore case and punctuation."""
+    """Return the text under every Markdown heading of that name, subsections included; case does not matter."""
     from markdown_it import MarkdownIt  # noqa: PLC0415  45 ms that only these two checks need
 
     tokens = MarkdownIt().parse(markdown)
@@ -136,6 +136,6 @@ _CHECKERS: Mapping[CheckKind, Callable[[Check, ReplayResult], str]] = {
     CheckKind.TOOL_CALLED: _check_tool_called,
     CheckKind.JSON_SCHEMA: _check_json_schema,
 }
-"""For each kind of check, the function that returns why a check fails, or "" when it holds."""
+"""For each kind of check, the function that returns why an answer fails it, or "" when the answer passes."""
 
 PLUGIN = ChecksJudge

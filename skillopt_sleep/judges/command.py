@@ -1,4 +1,4 @@
-"""Judge ``command``: scores work by the exit status of the user's own commands.
+"""Judge ``command``: scores work by the exit status of the user's own commands, such as tests.
 
 The commands have already run, in a sandbox, in the agent's workspace before it was deleted; this module runs nothing.
 """
@@ -15,18 +15,18 @@ from skillopt_sleep.model.task import CommandReference, TaskRecord, require_refe
 from skillopt_sleep.model.text import excerpt
 
 SHOWN = 80
-"""Maximum characters of a command in the rationale of a score."""
+"""Maximum characters of a command that the reason given with a score shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandJudge:
-    """Scores work: hard 1 if every command passes, soft the share that passes. A command that did not run fails."""
+    """Scores work by commands: hard is 1 if all pass, soft is the share that pass; one that did not run fails."""
 
     name: ClassVar[str] = "command"
     reference: ClassVar[type[CommandReference]] = CommandReference
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:  # noqa: ARG002  no model needed
-        """Return the score of a rollout by the commands that ran after it. Raises ``UsageError`` without a command."""
+        """Return the score of a rollout by its task's commands. Raises ``UsageError`` for a task without one."""
         commands = require_reference(task, self.reference).commands
         if not commands:
             raise UsageError(f"task {task.id}: the judge command needs at least one command")

@@ -1,6 +1,6 @@
 """Judge ``exact``: compares an answer literally with the answer that the person accepted.
 
-It suits answers that are one short literal: a name, a number, a commit message that must not differ in a word.
+It suits answers that are short and must not differ in a word: a name, a number, a commit message.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from skillopt_sleep.model.text import excerpt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactJudge:
-    """Scores an answer: hard by equality, with white space folded and case kept; soft by F1 of the words (SQuAD)."""
+    """Scores an answer: hard is 1 if it equals the accepted one but for spacing; soft is F1 of their words (SQuAD)."""
 
     name: ClassVar[str] = "exact"
     reference: ClassVar[type[ExactReference]] = ExactReference
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:  # noqa: ARG002  no model needed
-        """Return the score of an answer compared with the accepted one."""
+        """Return the score of an answer by how it compares with the answer that the person accepted."""
         answer = require_reference(task, self.reference).answer
         wanted, given = answer.split(), rollout.response.split()
         if wanted == given:

@@ -1,8 +1,8 @@
 """Judge "moment": tells whether the developer would have to repeat what they said at a moment.
 
-When a program's check can separate the rejected behaviour from the accepted one, the check decides. Otherwise a model
-answers a question about the move. Its prompt never shows recorded behaviours as examples: the judge is tested on them
-with this same prompt, and labelled examples would reveal their verdicts, or make it compare likeness.
+When a program's check can tell the rejected work from the accepted one, the check decides. Otherwise a model answers a
+question about the move (what the agent did next). Its prompt never shows these recorded works as examples: the judge is
+tested on them with this same prompt, and examples would reveal the answers, or make it compare likeness.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skillopt_sleep.model.task import TaskRecord, require_reference
 from skillopt_sleep.prompts import render
 
 LONGEST = 16_000
-"""Maximum characters of each text that is judged, such as a move; the middle of a longer text is left out."""
+"""Maximum characters of each text shown to the judge; the middle of a longer text is left out."""
 
 PLACES = ("first", "second")
 TAGS = ("stood", "request", "said", *PLACES)
@@ -41,7 +41,7 @@ VERDICT = describe_object(
 
 
 class MoveVerdict(Struct, frozen=True, kw_only=True):
-    """The judge model's verdict on one move: reached the decision, must be said again, and a score from 0 to 1."""
+    """The judge's verdict on what the agent did next: did it come to the decision, and must it be told again."""
 
     reason: str = ""
     reached: bool
@@ -60,24 +60,24 @@ class _Two(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MomentJudge:
-    """Scores a move: hard by whether it heeds what the person said, soft by how far; a check gives both 0 or both 1."""
+    """Scores what an agent did next: hard is 1 if the person need not repeat the correction, soft a grade up to 1."""
 
     name: ClassVar[str] = "moment"
     reference: ClassVar[type[MomentReference]] = MomentReference
 
     tries: int = 2
-    """Maximum calls for one verdict; ``BadReply`` is raised when the last reply cannot be read either."""
+    """Maximum calls for one verdict, as a reply may be unreadable; ``BadReply`` is raised when the last one is."""
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
-        """Return the score of a move. Raises ``Undecided`` when the move has not come to the decision."""
+        """Return the score of what the agent did next. Raises ``Undecided`` when it did not come to the decision."""
         if check := require_reference(task, MomentReference).check:
             return _check(check, rollout)
         return _make_score(task, self.compare(task, (rollout.work,), ask, rollout.sample)[0])
 
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
-        """Return the scores of two moves, by the check or one blind call. Raises ``Undecided`` if either is undecided.
+        """Return the scores of both arms' moves, by a program's check, else by one call that does not name the arms.
 
-        Equal moves judged by the model share one score and therefore tie.
+        Equal moves share one score. Raises ``Undecided`` when either move did not come to the decision.
         """
         if check := require_reference(task, MomentReference).check:
             return _check(check, first), _check(check, second)
@@ -89,7 +89,7 @@ class MomentJudge:
         return _make_score(task, one), _make_score(task, two)
 
     def compare(self, task: TaskRecord, moves: Sequence[str], ask: Ask, sample: int) -> tuple[MoveVerdict, ...]:
-        """Ask the model for verdicts on one or two moves; each try has a sample number that no other call uses."""
+        """Return the model's verdicts on one or two moves; ``sample`` keeps the stored replies of repetitions apart."""
         prompt = render_moment_prompt(task, moves)
         if len(moves) == 1:
             return (ask_verdict(prompt, _One, ask, task=task.id, sample=sample, tries=self.tries).first,)

@@ -1,4 +1,4 @@
-"""Judge "rubric": asks a model whether an answer meets a rubric.
+"""Judge "rubric": asks a model whether an answer meets a rubric (what a good answer must do, in words).
 
 The answer may contain hostile text, so the prompt quotes it as data, in a tag whose name ends in a digest of the quoted
 texts, which those texts cannot predict; anything in them that looks like such a tag is made harmless. A claim of the
@@ -61,19 +61,19 @@ class _PairVerdict(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RubricJudge:
-    """Scores an answer: hard by the model's pass or fail, soft by the model's grade from 0 to 1."""
+    """Scores an answer by a model's verdict: hard is 1 if it passes, soft is the model's grade from 0 to 1."""
 
     name: ClassVar[str] = "rubric"
     reference: ClassVar[type[RubricReference]] = RubricReference
 
     tries: int = 2
-    """Maximum calls for one verdict; ``BadReply`` is raised when the last reply cannot be read either."""
+    """Maximum calls for one verdict, as a reply may be unreadable; ``BadReply`` is raised when the last one is."""
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
-        """Return the score of an answer by the task's rubric; each sample number gets its own verdict.
+        """Return the score of an answer by the task's rubric; each repeated rollout gets a verdict of its own.
 
-        Two samples with equal answers take two calls, so that one lucky verdict does not count twice. A caller that
-        does not count samples as evidence can give equal answers the same sample number, so that they share one call.
+        Rollouts with equal answers take a call each, so that one lucky verdict does not count twice. A caller for which
+        this does not matter can give equal answers the same ``sample`` number, so that they share one call.
         """
         prompt = render_rubric_prompt(task, rollout.work)
         return _make_score(ask_verdict(prompt, _Verdict, ask, task=task.id, sample=rollout.sample, tries=self.tries))
@@ -81,8 +81,7 @@ class RubricJudge:
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
         """Return the scores of two answers from one call that does not say which arm each is from.
 
-        Equal answers share one score and therefore tie, whatever the judge says; a tie does not change the score of an
-        edit.
+        Equal answers share one score and therefore tie, whatever the judge says.
         """
         sample = min(first.sample, second.sample)
         if first.work == second.work:
@@ -94,9 +93,9 @@ class RubricJudge:
 
 
 def ask_verdict(prompt: Prompt, wanted: type[V], ask: Ask, *, task: str, sample: int, tries: int) -> V:
-    """Ask a judge model for a verdict on a sample; each try has a sample number that no other call uses.
+    """Return a judge model's verdict of type ``wanted``; ``sample`` keeps the stored replies of repetitions apart.
 
-    Raises ``BadReply`` when the last of ``tries`` replies cannot be read either.
+    Raises ``BadReply`` when none of ``tries`` replies can be read.
     """
     problem = ""
     for attempt in range(tries):
@@ -113,7 +112,7 @@ def _make_score(verdict: _Verdict) -> Score:
 
 
 def render_rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
-    """Return the judge's prompt for one answer, which the prompt quotes."""
+    """Return the judge's prompt for one answer."""
     request, rubric, quoted = _quote_all(task, answer)
     system, user = render(
         "judge_rubric", seal=make_tag_suffix(request, rubric, quoted), request=request, rubric=rubric, answer=quoted
@@ -122,7 +121,7 @@ def render_rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
 
 
 def render_pair_prompt(task: TaskRecord, first: str, second: str) -> Prompt:
-    """Return the judge's prompt for two answers; swapping them changes only their places in the prompt."""
+    """Return the judge's prompt for two answers, which can be swapped without any other change of the prompt."""
     request, rubric, one, two = _quote_all(task, first, second)
     system, user = render(
         "judge_pair",
@@ -136,14 +135,14 @@ def render_pair_prompt(task: TaskRecord, first: str, second: str) -> Prompt:
 
 
 def _quote_all(task: TaskRecord, *answers: str) -> list[str]:
-    """Return the request, the rubric and the answers, escaped so that none of them can end its tag or begin another."""
+    """Return the request, the rubric and the answers with every tag of the prompt in them made harmless."""
     rubric = require_reference(task, RubricReference).rubric
     request = "\n\n".join(part for part in (task.system, task.context, task.intent) if part.strip())
     return [escape_tags(text, *TAGS) for text in (request, rubric, *(shorten(answer) for answer in answers))]
 
 
 def shorten(text: str, longest: int = LONGEST) -> str:
-    """Return a text of about ``longest`` characters; a note replaces the middle of a longer text."""
+    """Return a text of about ``longest`` characters; in a longer one, a note replaces the middle."""
     if len(text) <= longest:
         return text
     half = longest // 2

@@ -1,1 +1,1 @@
-"""One SkillOpt step, shared by the night and by training: replay, reflect, aggregate, select."""
+"""One SkillOpt step, for nights and for training: rollouts of tasks, proposed edits, merging, choice in a budget."""

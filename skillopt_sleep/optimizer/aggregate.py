@@ -1,8 +1,8 @@
-"""Aggregate: merges the edits that many analysts propose into one patch.
+"""Merges the edits that several analysts (calls to the optimizer) propose into one list.
 
-Edits learnt from failures and from successes are merged separately, in batches and level by level, and finally
-together. A merge asks the optimizer which edits mean the same. The optimizer may reword those and nothing else: an edit
-it does not name stays unchanged, and this module, not a model, counts the support of an edit.
+Edits learnt from failed rollouts and from successful ones are merged separately, in batches and level by level, and
+finally together. A merge asks the optimizer which edits mean the same. The optimizer may reword those and nothing else:
+an edit it does not name stays unchanged, and this module, not a model, counts how often an edit was proposed.
 """
 
 from __future__ import annotations
@@ -25,50 +25,50 @@ Value = TypeVar("Value")
 
 
 class Learnt(enum.StrEnum):
-    """The kind of attempts that an edit was learnt from: failed or successful ones."""
+    """Whether an edit was learnt from rollouts that failed or from rollouts that succeeded."""
 
     FAILURE = "failure"
     SUCCESS = "success"
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """One proposed edit with its origin."""
+    """One proposed edit, with what it was learnt from."""
 
     edit: EditRecord
     learnt: Learnt = Learnt.FAILURE
     level: int = 0
-    """Number of merges that the edit has been through."""
+    """Number of merges with other analysts' edits that the edit has been through."""
     origin: str = ""
-    """The part of the training environment that wrote the edit, as the environment's own analyst names it."""
+    """Who wrote the edit, as the training environment's own analyst says; else ""."""
     part: str = ""
-    """The part of the document that the edit is for, as the environment's own analyst names it."""
+    """Part of the document that the edit is for, as the training environment's own analyst says; else ""."""
 
 
 class EditPatch(Struct, frozen=True, kw_only=True):
-    """The edits that one analyst proposes together, or those of several such patches after a merge."""
+    """The edits that one analyst proposes together, or the edits of several analysts after a merge."""
 
     proposals: tuple[Proposal, ...] = ()
     reasoning: str = ""
     learnt: Learnt = Learnt.FAILURE
     cases: int = 0
-    """Number of trajectories that the edits were written from."""
+    """Number of rollouts that the edits were learnt from."""
 
     @property
     def edits(self) -> tuple[EditRecord, ...]:
-        """The proposed edits, without their support, level and origin."""
+        """The edits alone, without what they were learnt from."""
         return tuple(proposal.edit for proposal in self.proposals)
 
 
 def cut_list(values: Sequence[Value], size: int) -> list[list[Value]]:
-    """Cut a list into lists of ``size`` values; the last list may be shorter."""
+    """Return a list cut into lists of ``size`` values; the last list may be shorter."""
     return [list(values[start : start + size]) for start in range(0, len(values), size)]
 
 
 def unite_patches(patches: Sequence[EditPatch]) -> EditPatch:
-    """Unite the edits of several patches, taken in turn; join equal edits and add up their support and tasks.
+    """Return the edits of several patches as one patch: each patch's first edit, then each one's second, and so on.
 
-    Edits learnt from failures come first; an edit learnt from both failures and successes counts as learnt from
-    failures.
+    Equal edits are joined: how often they were proposed is added up, and so are their tasks. Edits learnt from failures
+    come first; one learnt from both failures and successes counts as learnt from failures.
     """
     ordered = sorted(patches, key=lambda patch: patch.learnt is Learnt.SUCCESS)
     merged: dict[str, Proposal] = {}
@@ -86,7 +86,7 @@ def unite_patches(patches: Sequence[EditPatch]) -> EditPatch:
 
 
 def join_proposals(proposals: Sequence[Proposal]) -> Proposal:
-    """Join several proposals into one with the text of the first and the support and tasks of all."""
+    """Return several proposals as one: the text of the first, the tasks of all, and how often all were proposed."""
     first = proposals[0]
     tasks = tuple(dict.fromkeys(task for proposal in proposals for task in proposal.edit.task_ids))
     support = sum(proposal.edit.support for proposal in proposals)
@@ -100,7 +100,7 @@ def join_proposals(proposals: Sequence[Proposal]) -> Proposal:
 
 
 def sort_by_support(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
-    """Sort proposals by support, highest first; at equal support, edits learnt from failures come first."""
+    """Return the edits proposed most often first; of equals, those learnt from failures come first."""
     return tuple(sorted(proposals, key=lambda proposal: (-proposal.edit.support, proposal.learnt is Learnt.SUCCESS)))
 
 
@@ -127,20 +127,20 @@ class _Reply(Struct, frozen=True, kw_only=True):
 
 
 class Aggregated(Struct, frozen=True, kw_only=True):
-    """The result of merging many patches: one patch, and notes on merges that failed."""
+    """The edits of many analysts merged into one patch, and what went wrong on the way."""
 
     patch: EditPatch
     notes: tuple[str, ...] = ()
-    """One sentence for each merge that got no usable answer from the optimizer, with the reason."""
+    """One sentence for each merge without a usable reply of the optimizer, with the reason."""
 
 
 def aggregate(
     patches: Sequence[EditPatch], document: str, optimizer: Optimizer, *, merge_batch_size: int
 ) -> Aggregated:
-    """Merge all patches, ``merge_batch_size`` (2 or more) at a time; the merges of one level run in parallel.
+    """Return all patches merged into one, ``merge_batch_size`` (2 or more) at a time, each level in parallel.
 
-    A merge without two different edits makes no call. When a reply is lost or unreadable, only equal edits are joined.
-    Raises ``FatalBackend`` and ``BudgetSpent``.
+    A merge without two different edits makes no model call. When a reply is lost or unreadable, only equal edits are
+    joined. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     merge = functools.partial(_merge, document=document, optimizer=optimizer)
     sides = [[patch for patch in patches if patch.proposals and patch.learnt is learnt] for learnt in Learnt]
@@ -160,7 +160,7 @@ def aggregate(
 
 
 def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer) -> Aggregated:
-    """Merge one batch of patches; without two patches and two different edits, do so without a model call."""
+    """Return one batch of patches as one; the optimizer is asked only about two or more edits from several patches."""
     patch = unite_patches(patches)
     if len(patches) == 1 or len(patch.proposals) <= 1:
         return Aggregated(patch=patch)
@@ -181,7 +181,7 @@ def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer)
 
 
 def _join_groups(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tuple[Proposal, ...]:
-    """Join the proposals of each group into one at the place of the first; each counts in its first group only."""
+    """Return the proposals with each group of equal meaning joined into one; each counts in its first group only."""
     place = {number: number for number in range(1, len(proposals) + 1)}
     merged: dict[int, Proposal] = dict(enumerate(proposals, start=1))
     for group in groups:
@@ -197,12 +197,12 @@ def _join_groups(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tup
 
 
 def _can_mean_same(one: Proposal, other: Proposal) -> bool:
-    """Tell whether two edits can mean the same: both delete text, or both write it."""
+    """Return whether two edits can mean the same: both delete text, or both write it."""
     return (one.edit.op is EditOp.DELETE) is (other.edit.op is EditOp.DELETE)
 
 
 def _reword(proposal: Proposal, text: str) -> Proposal:
-    """Return the proposal with the optimizer's text for its group, or unchanged when that text is no valid rule."""
+    """Return the proposal with the optimizer's new text, or as it was when that text is no valid rule."""
     edit = proposal.edit
     if edit.op is EditOp.DELETE or not text.strip():
         return proposal

@@ -24,7 +24,7 @@ from skillopt_sleep.prompts import render
 ReplyT = TypeVar("ReplyT", bound=Struct)
 
 EXCERPT = 900
-"""Maximum characters of one quoted text, such as an answer, in a prompt for the optimizer."""
+"""Maximum characters of a quoted text, such as an answer, in a prompt for the optimizer."""
 
 TAGS = (
     "document",
@@ -49,35 +49,35 @@ TAGS = (
     "before",
     "now",
 )
-"""Every tag in the optimizer's prompts; quoted text is escaped so that it can open or close none of them."""
+"""Every tag in the optimizer's prompts; quoted text is changed so that it can open or close none of them."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """The text of the optimizer's reply, or the reason why there is no usable reply."""
+    """The text of the optimizer's reply, or why there is none that can be used."""
 
     text: str = ""
     error: str = ""
-    """The reason why there is no reply, or why the reply cannot be used."""
+    """Why there is no reply, or why it cannot be used; "" when it can."""
     lost: bool = False
     """Whether the call itself failed; False for a reply that came but cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """The model that improves a document: renders its prompts, calls it and reads its replies."""
+    """The model that proposes edits: writes its prompts from templates, calls it and reads its replies."""
 
     ask: Ask
     parallel: Parallel
     wording: Mapping[str, str] = field(default_factory=dict)
-    """Replacements for the system part of prompt templates, by the name of the template or of a variant of it."""
+    """Other texts for the system part of prompts, by the name of the prompt's template or of a variant of it."""
 
     def prompt(self, template: str, schema: dict[str, Json], *, wording: str = "", **fields: str) -> Prompt:
-        """Render a template as a prompt; its system part may be replaced under the name ``wording`` or its own name."""
+        """Return a prompt from a template, whose system part ``self.wording[wording or template]`` may replace."""
         system, user = render(template, **fields)
         return Prompt(system=self.wording.get(wording or template, system), user=user, schema=schema)
 
     def answer(self, prompt: Prompt, *, phase: str) -> Answer:
-        """Ask the model; return a failed call or a malformed reply as an answer with an error.
+        """Return the model's reply to the prompt; an ``Answer`` with an ``error`` when the call fails.
 
         Raises ``FatalBackend`` and ``BudgetSpent``.
         """
@@ -87,7 +87,7 @@ class Optimizer:
             return Answer(error=f"{type(error).__name__}: {error}", lost=not isinstance(error, BadReply))
 
     def read(self, prompt: Prompt, form: type[ReplyT], *, phase: str) -> tuple[ReplyT | None, Answer]:
-        """Ask the model; return its reply as a ``form`` (None on failure), and the answer with the reason for that."""
+        """Return the model's reply as a ``form`` object, or None when it fails, and the ``Answer``, which says why."""
         answer = self.answer(prompt, phase=phase)
         if answer.error:
             return None, answer
@@ -108,12 +108,12 @@ def make_object_schema(**properties: Json) -> dict[str, Json]:
 
 
 def quote(tag: str, text: str, most: int = EXCERPT) -> str:
-    """Return a text, shortened to ``most`` characters, inside a tag that the text itself can neither open nor close."""
+    """Return a text, cut to ``most`` characters, inside a tag that the text itself can neither open nor close."""
     return f"<{tag}>\n{escape_tags(excerpt(text, most), *TAGS)}\n</{tag}>"
 
 
 def number_edits(edits: Sequence[EditRecord]) -> str:
-    """Return a list of edits for a prompt, numbered from 1."""
+    """Return edits as text for a prompt, numbered from 1, each with its operation, anchor, text and reason."""
     lines = []
     for number, edit in enumerate(edits, start=1):
         anchor = f"\n   anchor: {escape_tags(edit.anchor, *TAGS)}" if edit.anchor else ""

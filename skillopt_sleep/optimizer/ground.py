@@ -1,7 +1,7 @@
-"""Reduces proposed rules to the sentences that the person asked for: by their typed words, then by a model's reading.
+"""Reduces proposed rules to what the person asked for: by the words the person typed, then by a model's reading.
 
-The person's typed words decide first (``provenance.py``). The optimizer then reads the remaining sentences in one call.
-It can only hold back more of them: an answer that is lost or unreadable changes nothing, and is reported.
+The typed words decide first, by fixed rules (``provenance.py``). The optimizer then reads the remaining sentences in
+one call. It can only take more of them out: a reply that is lost or unreadable changes nothing, and is reported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from skillopt_sleep.safety.provenance import Grounds, ground_rule, is_evidence
 
 SCHEMA = make_object_schema(unasked={"type": "array", "items": {"type": "integer"}})
 MOST_QUOTES = 12
-"""Maximum number of the person's texts that are quoted beside one rule."""
+"""Maximum number of the person's texts that are shown to the model together with one rule."""
 UNASKED = "second reading: the model that read it finds that you did not ask for this"
 
 
@@ -33,11 +33,11 @@ class _Opinion(Struct, frozen=True):
 def ground_edits(
     analyses: Sequence[Analysis], tasks: Sequence[TaskRecord], optimizer: Optimizer, *, also: tuple[str, ...]
 ) -> tuple[list[Analysis], list[AppliedEdit]]:
-    """Reduce each proposed rule to the sentences that were asked for; return the other sentences as edits held back.
+    """Return the analyses with each rule cut to the sentences that the person asked for, and the other sentences.
 
-    What a person asked for are the typed words of the tasks that an edit names (of all tasks when it names none), and
-    ``also``. A named task stays a source of the edit only if the rule shares words with what was typed in the task.
-    Raises ``FatalBackend`` and ``BudgetSpent``.
+    A sentence was asked for if typed words of the tasks that its edit names (of all tasks when it names none), or the
+    texts in ``also``, speak of it. A named task stays a source of the edit only if the rule shares words with what was
+    typed there. The other sentences come as edits that are never applied. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     grounded, held = [], []
     rules: dict[str, Grounds] = {}
@@ -76,7 +76,7 @@ def ground_edits(
 def _read_again(
     analyses: list[Analysis], rules: Mapping[str, Grounds], optimizer: Optimizer
 ) -> tuple[list[Analysis], list[AppliedEdit]]:
-    """Ask the optimizer once which sentences of the rules nobody asked for; return the rest, and these as held back."""
+    """Ask the optimizer once which sentences nobody asked for; return the analyses without them, and them as edits."""
     numbers: dict[int, tuple[str, str]] = {}
     prompt = optimizer.prompt("unasked", SCHEMA, rules=_quote_rules(rules, numbers))
     opinion, answer = optimizer.read(prompt, _Opinion, phase="reflect")
@@ -103,7 +103,7 @@ def _read_again(
 
 
 def _quote_rules(rules: Mapping[str, Grounds], numbers: dict[int, tuple[str, str]]) -> str:
-    """Return each rule's typed words and numbered sentences as text; add the sentence of each number to ``numbers``."""
+    """Return each rule as numbered sentences below the person's words; note in ``numbers`` which number is which."""
     blocks = []
     for text, grounds in rules.items():
         typed = [quote("the-developer-said", words) for words in grounds.typed[:MOST_QUOTES] if words.strip()]

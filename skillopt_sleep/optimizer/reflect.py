@@ -1,7 +1,6 @@
-"""Reflects: shows minibatches of trajectories to analysts in parallel; each analyst proposes a few bounded edits.
+"""Asks the optimizer for edits: shows rollouts in small groups (minibatches) to one call each, called an analyst.
 
-`night` and `train` both call ``analyse``, each with its own minibatches: ``reflect`` builds those of a night, `train`
-builds its own.
+Nights and training both call ``analyse``; ``reflect`` groups the rollouts of a night, and training groups its own.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from skillopt_sleep.prompts import render
 from skillopt_sleep.safety.guard import guard
 
 MOST_CONTRASTS = 6
-"""Maximum tasks shown with a better and a worse answer, those with the widest spread, as in the original SkillOpt."""
+"""Maximum tasks shown with a better and a worse answer, those whose scores differ most, as in the original SkillOpt."""
 MOST_FAILURES = 24
-"""Maximum failed tasks shown in one prompt."""
+"""Maximum number of tasks shown in one prompt of those that failed every time."""
 
 LAPSE_CAP = 300
-"""Maximum characters of one reminder of a rule that the agent did not keep to."""
+"""Maximum characters of one reminder of a rule that the agent broke although the document has it."""
 
 SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -60,7 +59,7 @@ SCHEMA: dict[str, Json] = {
 
 
 LAPSES_FROM = {"both": frozenset(Learnt), "failure_only": frozenset({Learnt.FAILURE})}
-"""For each value of ``skill_aware_appendix_source``, the kinds of attempts that are searched for rules not kept to."""
+"""For each value of the setting ``skill_aware_appendix_source``, the kind of rollouts searched for broken rules."""
 LAPSES: Json = {"type": "array", "items": {"type": "string"}}
 SCHEMA_WITH_LAPSES: dict[str, Json] = SCHEMA | {
     "required": ["edits", "lapses"],
@@ -69,47 +68,47 @@ SCHEMA_WITH_LAPSES: dict[str, Json] = SCHEMA | {
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
-    """The information that an analyst is given besides the trajectories."""
+    """What an analyst (a call to the optimizer) is told besides the document and the rollouts."""
 
     edit_budget: int = 4
     """Maximum number of edits that one analyst may propose."""
     preferences: str = ""
-    """The person's stated preferences; "" in training, which shows none."""
+    """Preferences that the user wrote down for all rules; "" in training, which has none."""
     rejected: tuple[AppliedEdit, ...] = ()
-    """Edits that were tried before, each with the reason why it was rejected."""
+    """Edits that were tried before and rejected, each with the reason, so that they are not proposed again."""
     metric: GateMetric = GateMetric.MIXED
     mixed_weight: float = 0.5
-    """Weight of the soft score under the mixed metric, from 0 to 1."""
+    """Weight, from 0 to 1, of the grade (soft score) where a score mixes it with pass or fail (hard score)."""
     notes: str = ""
-    """The optimizer's own notes from earlier epochs of training; "" in a night."""
+    """The optimizer's own notes from earlier rounds of training; "" in a night."""
     lapses_from: frozenset[Learnt] = frozenset()
-    """The kinds of attempts in which analysts also look for rules that were not kept to (skill-aware reflection)."""
+    """The rollouts, failed or successful, in which analysts also look for rules of the document that were broken."""
 
 
 class Minibatch(Struct, frozen=True, kw_only=True):
-    """The trajectories that one analyst is shown."""
+    """The rollouts that one analyst (a call to the optimizer) is shown."""
 
     template: str
-    """The name of the prompt template that shows the trajectories."""
+    """The name of the prompt template for the analyst, such as "contrast"."""
     cases: tuple[str, ...]
-    """One text for each trajectory, as it is shown in the prompt."""
+    """One text for each rollout, or for a better and a worse one, as the prompt shows it."""
     learnt: Learnt = Learnt.FAILURE
 
 
 class Analysis(Struct, frozen=True, kw_only=True):
-    """The result of asking one analyst: the proposed edits, or the reason why there are none."""
+    """What one analyst (a call to the optimizer) proposed, or why nothing."""
 
     patch: EditPatch
     raw: tuple[str, ...] = ()
     """The analyst's replies, verbatim."""
     refused: tuple[Refusal, ...] = ()
-    """The parts of the analyst's reply that could not be used."""
+    """What in the analyst's reply could not be used."""
     nothing: str = ""
-    """The reason why the analyst proposed no edit, or "" when there are edits."""
+    """Why the analyst proposed no edit; "" when there are edits."""
     lost: bool = False
     """Whether the call failed, so that no reply came."""
     lapses: tuple[str, ...] = ()
-    """Reminders of rules that are in the document and that the agent did not keep to."""
+    """Reminders of rules that the document has and the agent broke."""
 
 
 def analyse(
@@ -122,7 +121,7 @@ def analyse(
     lesson: Lesson,
     phase: str,
 ) -> tuple[Analysis, ...]:
-    """Show each minibatch to an analyst, in parallel, and return one analysis per minibatch, in order.
+    """Ask one analyst about each minibatch, in parallel, and return their analyses in order.
 
     A lost or unreadable reply becomes an analysis without edits, which gives the reason. Raises ``FatalBackend`` and
     ``BudgetSpent``.
@@ -160,7 +159,7 @@ def analyse(
 
 
 def describe_context(lesson: Lesson) -> dict[str, str]:
-    """Return the prompt fields that an analyst in training has besides document and cases: notes and rejected edits."""
+    """Return, by prompt field, what an analyst in training is told besides the cases: notes and rejected edits."""
     return {"notes": lesson.notes.strip() or "(none yet)", "rejected": _list_rejected(lesson)}
 
 
@@ -171,7 +170,7 @@ def _list_rejected(lesson: Lesson) -> str:
 def _make_prompt(
     minibatch: Minibatch, kind: DocumentKind, document: str, optimizer: Optimizer, lesson: Lesson
 ) -> Prompt:
-    """Return the prompt of one analyst, which also asks for lapses when the lesson wants them from these attempts."""
+    """Return the prompt for one analyst, which also asks for broken rules if the lesson wants them from these cases."""
     fields = {
         "kind": str(kind),
         "edit_budget": str(lesson.edit_budget),
@@ -190,7 +189,7 @@ def _make_prompt(
 
 
 def read_lapses(found: object) -> tuple[tuple[str, ...], tuple[Refusal, ...]]:
-    """Return the reminders from a list in a reply, each on one line, and the entries that cannot be used."""
+    """Return the reminders of broken rules in a reply, each on one line, and the entries that cannot be used."""
     lapses, refused = [], []
     for number, lapse in enumerate(found if isinstance(found, list) else (), start=1):
         line = " ".join(lapse.split()) if isinstance(lapse, str) else ""
@@ -204,19 +203,19 @@ def read_lapses(found: object) -> tuple[tuple[str, ...], tuple[Refusal, ...]]:
 
 
 def refuse_over_budget(edits: Sequence[EditRecord], edit_budget: int) -> tuple[Refusal, ...]:
-    """Return a refusal for each edit beyond the edit budget."""
+    """Return a refusal for each of these edits, which are more than the budget of edits allows."""
     why = f"over the edit budget of {edit_budget}"
     return tuple(Refusal(subject=edit.id, words=edit.text, why=why) for edit in edits)
 
 
 def _patch(reply: Json) -> Json:
-    """Return the part of a reply that has the edits: the reply itself, or its ``patch``, as SkillOpt's prompts ask."""
+    """Return the part of a reply with the edits: its field ``patch``, as SkillOpt's own prompts ask, or all of it."""
     inner = reply.get("patch") if isinstance(reply, dict) and "edits" not in reply else None
     return inner if isinstance(inner, dict) else reply
 
 
 def describe_edit(applied: AppliedEdit) -> str:
-    """Describe an edit in one line: the rule that it writes, or its operation and anchor when it writes none."""
+    """Return an edit in one line: the rule that it writes, or "delete" and the rule that it deletes."""
     return applied.edit.text or f"{applied.edit.op} {applied.edit.anchor}"
 
 
@@ -229,10 +228,10 @@ def reflect(
     *,
     lesson: Lesson,
 ) -> tuple[Analysis, ...]:
-    """Ask the optimizer for edits of one document after a night's training rollouts.
+    """Ask the optimizer for edits of one document, from a night's rollouts of training tasks.
 
-    One prompt shows tasks whose samples differ, with a better and a worse answer; another shows tasks that failed every
-    time. Both are asked in parallel. An ``Analysis`` without edits gives the reason in ``nothing``. Raises
+    One prompt shows tasks whose rollouts differ, with a better and a worse answer; another, sent in parallel, shows
+    tasks that failed every time. Without any such task, one ``Analysis`` says so in ``nothing``. Raises
     ``FatalBackend`` and ``BudgetSpent``.
     """
     document = candidate[kind]
@@ -252,7 +251,7 @@ def reflect(
 def night_minibatches(
     tasks: Sequence[TaskRecord], rollouts: Sequence[ReplayResult], metric: GateMetric, mixed_weight: float
 ) -> tuple[Minibatch, ...]:
-    """Build at most one minibatch of contrasts and one of failures; return none when every measured task passed.
+    """Return up to two groups of tasks to show: those whose rollouts differ, and those that always failed.
 
     They show requests, answers and the person's words of training tasks only, never a rubric, a check or a judge's
     rationale: an edit that quotes what the judge checks proves nothing.

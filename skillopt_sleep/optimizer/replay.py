@@ -1,7 +1,7 @@
-"""Replay: attempts every task with a candidate's documents and has the attempt scored, in parallel.
+"""Replay: has every task attempted with the given documents, and every attempt scored, in parallel.
 
 In text mode, the documents are part of the prompt of one model call. In the other modes the agent itself works with the
-documents in place; if the agent refuses or runs out of turns, the attempt scores 0 and counts as measured.
+documents in place; if the agent refuses or runs out of turns, the attempt scores 0, which counts like any score.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.prompts import render
 
 MOMENT_TAGS = ("session-until-now", "request", *map(str, DocumentKind))
-"""The tags in the prompt of a moment; quoted text is escaped so that it can open or close none of them."""
+"""The tags in the prompt for a task at a moment; quoted text is changed so that it can open or close none of them."""
 
 
 class Manner(Struct, frozen=True, kw_only=True):
-    """The way in which tasks are replayed."""
+    """How tasks are replayed: in which mode, on which project, with which commands."""
 
     mode: ReplayMode = ReplayMode.TEXT
     probes: bool = False
-    """Whether the target's agent can check once that it loads the documents which text mode tried in a prompt."""
+    """Whether, after trials in text mode, the agent itself is run once to see that it loads the documents."""
     project: str = ""
-    """The git project whose throwaway copies the agent works in."""
+    """Path of the git project; the agent works in throwaway copies of it."""
     approved: tuple[CheckCommand, ...] = ()
-    """The check commands that the user has approved for this project."""
+    """Commands that tell good work from bad and that the user has approved for this project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """The resources of a step: its two models, the judges, the pool for parallel work, and the way of replaying."""
+    """What a step works with: target and optimizer, the judges, the workers for parallel calls, and how to replay."""
 
     target: Ask
     optimizer: Ask
@@ -65,18 +65,18 @@ class Models:
 
     @property
     def as_optimizer(self) -> Optimizer:
-        """The client for calls to the optimizer model."""
+        """The client that asks the optimizer for edits."""
         return Optimizer(ask=self.optimizer, parallel=self.parallel)
 
     @property
     def tried_with(self) -> str:
-        """The key of a tally of pairs: the target's model and, unless the replay mode is text, the mode."""
+        """Key under which results of pairs are counted: the target's model, and the mode unless it is text."""
         mode = self.manner.mode
         return self.target.model if mode is ReplayMode.TEXT else f"{self.target.model} ({mode})"
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One rollout that is to be made: a task, a candidate and the number of the sample."""
+    """One rollout still to be made: a task, the documents, and the rollout's number among repeated ones."""
 
     task: TaskRecord
     candidate: Candidate
@@ -87,7 +87,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 def replay(attempts: Sequence[Attempt], models: Models, *, phase: str) -> tuple[ReplayResult, ...]:
     """Make every attempt and score it; return the results in the order of the attempts.
 
-    A rollout whose call failed is unmeasured and gets no score. Raises ``FatalBackend`` and ``BudgetSpent``.
+    A rollout whose call failed has no score. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     return tuple(models.parallel(functools.partial(_attempt, models=models, phase=phase), attempts))
 
@@ -95,7 +95,7 @@ def replay(attempts: Sequence[Attempt], models: Models, *, phase: str) -> tuple[
 def render_replay_prompt(task: TaskRecord, candidate: Candidate, *, sample: int = 0) -> Prompt:
     """Return the target's prompt for one task: the documents, and the request in the person's own words.
 
-    At a moment, the session up to the moment comes first: that part is the same for every candidate, so a provider's
+    At a moment, the session up to the moment comes first: that part is the same for all documents, so a provider's
     prompt cache serves both arms of a pair.
     """
     documents = _render_documents(candidate)
@@ -118,10 +118,10 @@ def render_replay_prompt(task: TaskRecord, candidate: Candidate, *, sample: int 
 
 
 def assign(task: TaskRecord, candidate: Candidate, manner: Manner, *, sample: int = 0) -> Assignment:
-    """Return an agent's assignment for a task: the request in the person's own words, and documents to put in place.
+    """Return what the agent gets for a task: the request in the person's own words, and documents to put in place.
 
-    At a moment the agent continues the recorded session and gets no further words. Of the task's commands, only those
-    that the user approved are passed on.
+    At a moment the agent continues the recorded session and gets no request. Of the task's commands, only those that
+    the user approved are passed on.
     """
     system, user = "", task.intent
     put_back = find_put_back(task)
@@ -149,7 +149,7 @@ def assign(task: TaskRecord, candidate: Candidate, manner: Manner, *, sample: in
 
 
 def find_put_back(task: TaskRecord) -> PutBack | None:
-    """Return the point of the session from which an agent continues for a task at a moment, or None for other tasks."""
+    """Return the place in a recorded session where a task at a moment resumes the agent; None for other tasks."""
     reference = task.reference
     if not isinstance(reference, MomentReference) or not reference.cut or not task.origins:
         return None
@@ -158,7 +158,7 @@ def find_put_back(task: TaskRecord) -> PutBack | None:
 
 
 def _find_folder(cwd: str, project: str) -> str:
-    """Return the session's folder relative to the project, or "" for the project's top or a folder outside it."""
+    """Return the session's folder relative to the project; "" for the project's top folder or one outside."""
     if not cwd or not PurePath(cwd).is_relative_to(project):
         return ""
     inside = PurePath(cwd).relative_to(project).as_posix()
@@ -166,7 +166,7 @@ def _find_folder(cwd: str, project: str) -> str:
 
 
 def _render_documents(candidate: Candidate) -> str:
-    """Return the documents as an agent would read them: a skill without its frontmatter, a memory file in full."""
+    """Return the documents as an agent reads them: a skill without its frontmatter, a memory file in full."""
     texts = {
         document.kind: read_region(document) if document.whole else (document.loaded or b"").decode("utf-8", "replace")
         for document in candidate.documents
@@ -175,9 +175,9 @@ def _render_documents(candidate: Candidate) -> str:
 
 
 def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
-    """Let the target answer one attempt; when its call failed, the result's ``call_error`` gives the reason.
+    """Return the target's answer to one attempt, or a result whose ``call_error`` says why the call failed.
 
-    The result has a score only when the way the agent ended decides the score.
+    It has a score only if the agent did not finish, which scores 0 whatever the answer.
     """
     task, candidate, manner = attempt.task, attempt.candidate, models.manner
     result = ReplayResult(task_id=task.id, candidate=candidate.digest, sample=attempt.sample, mode=manner.mode)
@@ -193,10 +193,10 @@ def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
 
 
 def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply) -> ReplayResult:
-    """Return the result of a rollout with the trajectory that an agent returned for its assignment.
+    """Return the result of a rollout with what the agent did on its assignment.
 
-    When the agent did not load the candidate, the rollout is unmeasured. When the agent continued a session at a
-    moment, its next moves, edits included, are the answer.
+    When the agent did not load the documents, the result gets no score. When the agent continued a session at a moment,
+    its next acts, edits included, are the answer.
     """
     if not isinstance(done, Trajectory):
         raise TypeError(f"an assignment was answered by {type(done).__name__}")
@@ -224,12 +224,12 @@ def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply)
 
 
 def _sign(result: ReplayResult, reply: Reply) -> ReplayResult:
-    """Return the result with the model that answered, the version of its command line, and the time of the answer."""
+    """Return the result with the model that answered, the version of the agent's CLI, and the time of the reply."""
     return replace(result, model=reply.model, version=reply.version, answered_at=reply.answered_at)
 
 
 def find_judge(task: TaskRecord, judges: Mapping[str, Judge]) -> Judge:
-    """Return the judge that a task's reference names. Raises ``UsageError`` when there is no such judge."""
+    """Return the judge of the kind that a task's reference has. Raises ``UsageError`` when there is no such judge."""
     kind = reference_kind(task.reference)
     if kind not in judges:
         raise UsageError(f"task {task.id} needs the judge {kind!r}; known judges are {', '.join(sorted(judges))}")
@@ -255,10 +255,10 @@ def _attempt(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
 
 
 def _recall_recorded(attempt: Attempt) -> ReplayResult | None:
-    """Return what the agent did at a moment as a failed attempt, or None when the person rejected nothing there.
+    """Return what the agent really did at a moment, as a failed rollout; None when the person rejected nothing there.
 
-    The recorded attempt teaches when a replay cannot: when no judge can tell good from bad at the moment, or the replay
-    did not reach the decision.
+    It is shown to the optimizer where a replay teaches nothing: no judge can tell good from bad at the moment, or the
+    replayed agent did not come to the decision.
     """
     reference = attempt.task.reference
     if not isinstance(reference, MomentReference) or reference.sibling or not reference.rejected:

@@ -1,7 +1,7 @@
-"""Runs one SkillOpt step between rollouts and gate: aggregate the analysts' edits, select within the budget, apply.
+"""Turns proposed edits into one changed document: merges them, holds some back, chooses within a budget, applies.
 
-`night` and `train` both call ``propose``. They differ in the document they edit, the edits they hold back, and whether
-merging and ranking may make model calls. The gate (package `gate`) then decides about the changed document.
+Nights and training both call ``propose``. They differ in the document they edit, the edits they hold back, and whether
+merging and ranking may make model calls. The gate (package `gate`) then decides on the changed document.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ PHASE = "select"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditTarget(Generic[DocumentT]):
-    """The document that a step changes, and its owner's functions for holding back and applying edits."""
+    """The document that a step changes, and functions that hold back and apply its edits."""
 
     document: DocumentT
     text: str
     """The text of the document as it is shown to a model."""
     hold_back: Callable[[EditRecord], AppliedEdit | None]
-    """Returns the edit with the reason why it must not be tried, or None when it may be tried."""
+    """Returns an edit that must not be tried, with the reason; None for one that may be tried."""
     apply: Callable[[Sequence[EditRecord]], tuple[DocumentT, tuple[AppliedEdit, ...]]]
     """Applies edits in order; returns the changed document and each edit with its status."""
 
 
 class StepPlan(Struct, frozen=True, kw_only=True):
-    """The limits of a step, and the questions that it may ask the optimizer."""
+    """How many edits a step may make, and what it may ask the optimizer about them."""
 
     edit_budget: int | None
-    """Maximum number of edits that one step makes, or None for no limit."""
+    """Maximum number of edits that the step makes; None for no limit."""
     least: int | None = None
-    """Minimum of the budget that the optimizer may choose, up to ``edit_budget``; None when it may not choose."""
+    """Smallest number of edits, if the optimizer may choose how many (``edit_budget`` is the largest); else None."""
     merge_batch_size: int = 8
     merge_by_model: bool = True
-    """Whether the optimizer is asked which edits mean the same; otherwise only equal edits are joined."""
+    """Whether the optimizer is asked which edits mean the same; if not, only equal edits are joined."""
     rank_by_model: bool = True
-    """Whether the optimizer ranks edits that exceed the budget; otherwise those proposed most often come first."""
+    """Whether the optimizer ranks the edits if there are too many; if not, those proposed most often come first."""
 
 
 class Selected(Struct, frozen=True, kw_only=True):
@@ -60,29 +60,29 @@ class Selected(Struct, frozen=True, kw_only=True):
 
     chosen: tuple[Proposal, ...] = ()
     left_out: tuple[Proposal, ...] = ()
-    """The edits that exceed the budget."""
+    """The edits for which the budget (``StepPlan.edit_budget``) has no room."""
     asked: int | None = None
-    """The budget that the optimizer chose, or None when it could not choose."""
+    """The number of edits that the optimizer chose to make; None when it had no choice."""
     how: str = ""
     """A few words on how the edits were ranked, such as "by support"."""
 
 
 class Reflection(Struct, frozen=True, kw_only=True):
-    """The edits that a night's analysts proposed for one document, in the form in which the night is stored."""
+    """What a night's analysts (calls to the optimizer) proposed for one document, as the night stores it."""
 
     edits: tuple[EditRecord, ...] = ()
     raw: tuple[str, ...] = ()
     """The analysts' replies, verbatim."""
     refused: tuple[Refusal, ...] = ()
     nothing: str = ""
-    """The reason why there are no edits, or "" when there are some."""
+    """Why there are no edits; "" when there are some."""
     lost: bool = False
     """Whether every call to an analyst failed, so that no reply came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProposal(Generic[DocumentT]):
-    """The change that a step proposes, with the analyses, edits and notes that led to it."""
+    """The change that a step proposes, and all that led to it: analyses, edits and notes."""
 
     document: DocumentT
     """The document with the chosen edits applied."""
@@ -90,19 +90,19 @@ class StepProposal(Generic[DocumentT]):
     merged: EditPatch = EditPatch()  # noqa: RUF009  frozen
     selected: Selected = Selected()  # noqa: RUF009  frozen
     edits: tuple[AppliedEdit, ...] = ()
-    """Every chosen or held-back edit with its status."""
+    """Every edit that was chosen or held back, with its status."""
     notes: tuple[str, ...] = ()
-    """One sentence for each merge that got no usable answer from the optimizer, with the reason."""
+    """One sentence for each merge of edits without a usable reply of the optimizer, with the reason."""
     nothing: str = ""
-    """The reason why the document did not change, or "" when it changed."""
+    """Why the document did not change; "" when it changed."""
 
     @property
     def refused(self) -> tuple[Refusal, ...]:
-        """The parts of the analysts' replies that could not be used."""
+        """What in the analysts' replies could not be used."""
         return tuple(refusal for analysis in self.analyses for refusal in analysis.refused)
 
     def summarize_reflection(self, edit_budget: int) -> Reflection:
-        """Return the analysts' part of the step for storage; edits over the budget are listed as refused."""
+        """Return the proposed edits for storage, with those left out for lack of budget among the refused ones."""
         over = [proposal.edit for proposal in self.selected.left_out]
         return Reflection(
             edits=tuple(applied.edit for applied in self.edits),
@@ -116,7 +116,7 @@ class StepProposal(Generic[DocumentT]):
 def propose(
     target: EditTarget[DocumentT], analyses: Sequence[Analysis], optimizer: Optimizer, *, plan: StepPlan
 ) -> StepProposal[DocumentT]:
-    """Turn analyses into one bounded change: aggregate, hold back, select, apply.
+    """Return one change of limited size, made of the edits in the analyses: merged, checked, chosen and applied.
 
     Raises ``FatalBackend`` and ``BudgetSpent``, and any error of the functions in ``target``.
     """
@@ -151,11 +151,11 @@ def propose(
 
 
 def select(patch: EditPatch, document: str, optimizer: Optimizer, *, plan: StepPlan) -> Selected:
-    """Rank the edits and keep as many as the budget allows.
+    """Return the best edits, as many as the budget (``plan.edit_budget``) allows, and those left out.
 
-    No call ranks the edits when they are no more than the budget (or ``plan.least``, if given) allows. Edits that a
-    ranking does not name come after those it names; without a readable ranking, the edits proposed most often come
-    first. Raises ``FatalBackend`` and ``BudgetSpent``.
+    The optimizer ranks them, if ``plan`` lets it and there are more than the budget allows, or than ``plan.least``
+    where the optimizer may choose their number. Edits that the ranking does not name come last; without a readable
+    ranking, the edits proposed most often come first. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     budget = plan.edit_budget
     if budget is None:
@@ -187,9 +187,9 @@ def select(patch: EditPatch, document: str, optimizer: Optimizer, *, plan: StepP
 
 
 def hold_back(edit: EditRecord, rejected: Sequence[AppliedEdit]) -> AppliedEdit | None:
-    """Return the edit held back because the guard refuses it or it was tried before, or None when it may be tried.
+    """Return the edit with the reason why it must not be tried: it is unsafe, or in ``rejected``; None if it may.
 
-    For an edit in ``rejected`` with the status "skipped", ``why`` says what happened to that edit.
+    Where an edit in ``rejected`` has the status "skipped", the reason quotes its ``why``.
     """
     if (why := guard(edit.text)) is not None:
         return AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)
