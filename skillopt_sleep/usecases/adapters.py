@@ -1,4 +1,4 @@
-"""Build the sources, backends and judges that the settings name."""
+"""Builds what the settings name: sources (readers of an agent's sessions), backends and judges."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 SIMULATED = "simulated"
-"""Name of the backend that costs nothing: for it, no model mines tasks, and unreviewed tasks may be replayed."""
+"""Name of the backend that imitates an agent at no cost: fixed rules mine its tasks, and these need no review."""
 NOT_ISOLATED = frozenset({"handoff"})
 """Names of backends whose answers come from an agent that knows more than the prompt."""
 CHILDREN = "children"
-"""Name of the folder in the data folder that records running child processes."""
+"""Name of the folder in the data folder with a record of running child processes, to end those of a killed night."""
 
 
 def build_sources(workspace: Workspace) -> tuple[Source, ...]:
-    """Return the sources that the settings name; ``auto`` leaves out, with a notice, those that cannot be loaded.
+    """Return the session readers that the settings name; ``auto`` leaves out, with a notice, those that do not load.
 
-    Raises ``UsageError`` when a named source is unknown, has no home or cannot be loaded.
+    Raises ``UsageError`` when a named one is unknown, cannot be loaded or finds no folder with sessions.
     """
     settings = workspace.settings
     workspace.require_named(Kind.SOURCE, "source")
@@ -108,7 +108,7 @@ def get_night_caps(workspace: Workspace) -> Caps:
 
 
 def compute_day_allowance(workspace: Workspace, ledger: Ledger) -> Allowance | None:
-    """Return what all nights of the day may spend together, or None when the settings have no daily caps."""
+    """Return the daily caps and what of them is spent today, or None when the settings have no daily caps."""
     settings = workspace.settings
     if not (settings.max_calls_day or settings.max_tokens_day or settings.max_usd_day):
         return None
@@ -125,7 +125,7 @@ def compute_day_allowance(workspace: Workspace, ledger: Ledger) -> Allowance | N
 
 
 def find_unused_answers(workspace: Workspace) -> tuple[str, ...]:
-    """Return a notice on answer files that fit no question of a finished night, if a backend uses such files."""
+    """Return a notice on answer files that fit no question of the night, if the handoff backend is in use."""
     if not NOT_ISOLATED & {get_role(workspace, role)[0] for role in Role}:
         return ()
     questions, most = workspace.questions, 5

@@ -34,13 +34,13 @@ HELD = {EditStatus.GUARDED: "held back by the guard", EditStatus.PENDING: "undec
 REWORDED = "reworded by you, so not what was tried"
 """Text in ``Adoption.how`` that marks a rule which the person reworded."""
 AUTO_REQUESTS = 8
-"""Minimum for automatic adoption: the different requests that a rule helped, less those that it harmed."""
+"""Minimum number of different requests helped, less those harmed, for a rule to be adopted automatically."""
 AUTO_LENGTH = 1.5
-"""Maximum ratio of answer lengths for automatic adoption, as a judge may take length for quality."""
+"""How many times as long answers with a rule may be for automatic adoption, as a judge may take length for quality."""
 
 
 Reword = Callable[[Sequence[EditRecord]], Mapping[str, str]]
-"""Returns the texts of rules as the person rewords them, by edit id; "" leaves a rule out."""
+"""A function that lets the person reword rules and returns their texts by edit id; "" leaves a rule out."""
 
 
 def adopt_night(
@@ -53,11 +53,11 @@ def adopt_night(
 ) -> tuple[str, tuple[LiveChange, ...]]:
     """Adopt a night's proposal, or some of its edits; return the night's name and what changed.
 
-    ``night`` defaults to the latest one with a waiting proposal, or with the edits. Edits of the proposal need nothing
-    more. An edit that the guard holds back must be named in ``edits``, and so must a standing wish of the person;
-    other undecided edits need ``undecided``, which means all of them unless some are named. Those are noted as adopted
-    by hand, as are rules that ``reword`` changes, which keep their ids but are no longer what was tried.
-    Raises ``Refused`` and what ``adopt`` raises.
+    ``night`` defaults to the latest one with a waiting proposal, or with these ``edits``. Edits of the proposal need no
+    further option. An edit that the guard holds back must be named in ``edits``, and so must a standing wish of the
+    person; other undecided edits need ``undecided``, which means all of them unless some are named. Those are noted as
+    adopted by hand, as are rules that ``reword`` changes, which keep their ids but are no longer what was tried. Raises
+    ``Refused`` and what ``adopt`` raises.
     """
     reports = {report.night: report for report in workspace.journal.reports(str(workspace.project))}
     if night is None:
@@ -126,7 +126,7 @@ def _reword(documents: Sequence[StagedDocument], reword: Reword) -> list[StagedD
 
 
 def list_live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
-    """Return the adoptions that are live in this project, oldest first; each has the file's bytes before it."""
+    """Return this project's adoptions not reverted, oldest first; each has the bytes of the file before it."""
     project = str(workspace.project)
     return tuple(adoption for adoption in read_adoptions(workspace.database) if adoption.project == project)
 
@@ -134,8 +134,8 @@ def list_live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
 def adopt_automatically(workspace: Workspace, report: NightReport) -> NightReport:
     """Adopt those rules of a night that may be adopted automatically; return the report with notes on each.
 
-    A proposal that is refused or cannot be written waits for the user. Raises ``DiskError`` when the report
-    cannot be stored.
+    A proposal that is refused or cannot be written waits for the user. Raises ``DiskError`` if the report is not
+    stored.
     """
     if not report.accepted:
         return report
@@ -184,12 +184,12 @@ def find_rule_objections(report: NightReport) -> dict[str, str]:
 
 
 def find_trial_objection(trial: TrialReport) -> str:
-    """Return why the rule that a trial accepted may not be adopted automatically; "" when it may."""
+    """Return why the rule accepted by this trial may not be adopted automatically; "" when it may."""
     return next(_list_trial_objections(trial), "")
 
 
 def _list_objections(report: NightReport, *, isolated: bool) -> Iterator[str]:
-    """Yield the objections to automatic adoption, the gravest first; "" for a condition that holds."""
+    """Yield reasons against any automatic adoption from this night, the gravest first; "" for one not given."""
     replay = report.replay
     if not report.accepted or report.proposal is None:
         yield "nothing was accepted"
@@ -227,7 +227,7 @@ def _list_trial_objections(trial: TrialReport) -> Iterator[str]:
 def _find_night(
     workspace: Workspace, reports: Iterable[NightReport], edits: Collection[str], *, undecided: bool
 ) -> str:
-    """Return the latest night to which a command without a night refers. Raises ``Refused`` when there is none."""
+    """Return the night that ``adopt`` means without a name: the latest with these edits, or with a waiting proposal."""
     staging = workspace.staging
     if not undecided:
         proposals = staging.proposals() if edits else staging.waiting() or staging.proposals()
@@ -279,14 +279,14 @@ def _select_held(report: NightReport, edits: Collection[str], *, undecided: bool
 
 
 def _list_said(report: NightReport) -> dict[str, str]:
-    """Return the trial result of each rule that is a standing wish of the person, by the edit's id."""
+    """Return, by edit id, how each rule from a standing wish of the person was kept, in words."""
     return {edit: pending.you_said_so for pending in list_said(report) for edit in pending.edits}
 
 
 def _stage_by_hand(workspace: Workspace, night: str, held: Sequence[AppliedEdit]) -> list[StagedDocument]:
-    """Return the documents of these edits, as they were when the night read them.
+    """Return the documents that these edits change, ready for an adoption by hand.
 
-    Raises ``Refused`` when a live file has changed.
+    Raises ``Refused`` when a live file has changed since the night read it.
     """
     outcome = load_outcome(workspace, night)
     if outcome is None:

@@ -56,7 +56,7 @@ LOG = "daemon.log"
 """Name of the log of scheduled nights, in the data folder."""
 EPOCH = datetime.fromtimestamp(0, UTC)
 NO_FAILURE = frozenset({None, 0, 3, *INTERRUPTED_CODES})
-"""Exit codes that mean no failure: the night runs, ended well, waits for answers or was interrupted."""
+"""Exit codes that mean no failure: the night still runs, ended well, waits for answers or was interrupted."""
 KEY_PLACES = {
     Waker.SYSTEMD: "write NAME=value into ~/.config/environment.d/sleep.conf, then systemctl --user daemon-reload",
     Waker.LAUNCHD: "launchctl setenv NAME value",
@@ -64,7 +64,7 @@ KEY_PLACES = {
     Waker.TASKSCHEDULER: "set it for your user: setx NAME value",
     Waker.DAEMON: "start `skillopt-sleep daemon` with it",
 }
-"""For each scheduler, how the user can give nights a variable that must not be in a schedule."""
+"""For each scheduler, how the user can give nights an API key, which a stored schedule must not contain."""
 
 
 def find_failure(workspace: Workspace, project: str) -> Failure | None:
@@ -99,7 +99,7 @@ def list_other_failures(workspace: Workspace, schedule: Schedule) -> Iterator[st
 
 
 def explain_failure(workspace: Workspace, error: BaseException) -> str:
-    """Return why an error ended a night; for a scheduled one, also what its environment lacks and how to provide it."""
+    """Return why an error ended a night; for a scheduled one also which variable or program it lacks, with a remedy."""
     why, schedule = str(error), None
     if isinstance(error, BackendError) and SCHEDULED in workspace.env:
         with contextlib.suppress(SleepError):
@@ -115,7 +115,7 @@ def explain_failure(workspace: Workspace, error: BaseException) -> str:
 
 
 def _describe_start(attempt: Attempt, log: str) -> Failure:
-    """Return the failure of a scheduled start that wrote no report, or was killed."""
+    """Return the failure of a scheduled night that wrote no report, or was killed."""
     code = attempt.code or 0
     why = attempt.why or f"it ended {describe_exit(code)}"
     now = "The log has the details; `skillopt-sleep doctor` checks the rest."
@@ -131,7 +131,7 @@ def _describe_start(attempt: Attempt, log: str) -> Failure:
 
 
 def _was_cut_off(workspace: Workspace, attempt: Attempt, reports: Collection[NightReport]) -> bool:
-    """Return whether a scheduled night was killed or interrupted too often, so that nothing continues it."""
+    """Return whether a scheduled night was killed or interrupted too often, so that no later start continues it."""
     last = next(iter(reports), None)
     cut = last is not None and last.state is not NightState.FINISHED and attempt.code is not None
     killed = cut and (attempt.code or 0) < 0
@@ -139,7 +139,7 @@ def _was_cut_off(workspace: Workspace, attempt: Attempt, reports: Collection[Nig
 
 
 def select_lacking(workspace: Workspace, schedule: Schedule, *, proxies: bool = True) -> tuple[str, ...]:
-    """Return the names of the recorded keys that this environment lacks and that the backends could need."""
+    """Return the keys and proxies that this environment lacks, the shell had, and backends may need, by name."""
     prefixes = {"OPENAI_"}
     for role in Role:
         agent = agent_of_backend(get_role(workspace, role)[0])
@@ -154,13 +154,13 @@ def select_lacking(workspace: Workspace, schedule: Schedule, *, proxies: bool = 
 
 
 def describe_lacking(lacks: Collection[str], using: Waker) -> str:
-    """Return a sentence on the keys that the nights lack, and on how their scheduler can provide them."""
+    """Return a sentence on the keys and proxies that nights lack, and on how their scheduler can provide them."""
     names = " and ".join(lacks)
     return f"the nights have no {names}, which only your shell has: {KEY_PLACES[using]}"
 
 
 def describe_reinstall(place: str) -> str:
-    """Return a sentence saying that a recorded program is gone, and what helps."""
+    """Return a sentence saying that a program which the nights need is gone, and how to get it back."""
     again = f"install {Path(place).name} again, then run: skillopt-sleep schedule"
     return f"{place} is gone since the nights were scheduled: {again}"
 
@@ -174,16 +174,16 @@ string, so that the hook can print it without knowing JSON.
 """
 
 MOST_WORDS = 240
-"""Maximum characters of a message on why nights failed."""
+"""Maximum characters of the reason in a message that nights failed."""
 
 
 SILENCE = timedelta(hours=50)
-"""Time without a sign of a due night after which the person is told: two more nights, as a computer that slept over a
-weekend has caught up by then."""
+"""Time after a night was due, without a sign of any night, after which the person is told: two more nights, as a
+computer that slept over a weekend has caught up by then."""
 
 
 class Message(Struct, frozen=True, order=True):
-    """One line to show to the person while a condition holds."""
+    """One line that an agent's plugin shows to the person while a condition holds."""
 
     project: str
     key: str
@@ -193,7 +193,7 @@ class Message(Struct, frozen=True, order=True):
 
 
 def announce(workspace: Workspace) -> None:
-    """Write the file that the plugins show; delete it when there is nothing to show, or with ``announce = false``.
+    """Write the file of messages that plugins show; delete it without any message, or with ``announce = false``.
 
     Raises nothing: what fails is reported to the user.
     """
@@ -267,7 +267,7 @@ def _build_notification(env: Mapping[str, str], text: str) -> list[str]:
 
 
 class AnnouncingAttempts(AttemptStore):
-    """Stores the daemon's attempts, and announces nights that wait, have begun or failed."""
+    """A store of the daemon's attempts to run nights, which also announces nights that wait, have begun or failed."""
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.data_dir / DATABASE)
@@ -279,7 +279,7 @@ class AnnouncingAttempts(AttemptStore):
         announce(self._workspace)
 
     def keep(self, attempt: Attempt) -> None:
-        """Store an attempt; announce it at its start and when it failed."""
+        """Store an attempt to run a night; announce it unless it ended well."""
         super().keep(attempt)
         if attempt.code != 0:
             announce(self._workspace)
@@ -314,7 +314,7 @@ def _warn_of_silence(workspace: Workspace, schedule: Schedule) -> Iterator[Messa
 
 
 def _describe_wait(workspace: Workspace, project: str, schedule: Schedule) -> Iterator[Message]:
-    """Yield a message when the project's last due night may not begin, for example on battery."""
+    """Yield a message when the project's last due night could not begin, with the reason, for example on battery."""
     due = find_last_due(workspace.clock.now(), schedule.clock, find_system_zone())
     store = AttemptStore(workspace.database)
     why = store.find_reason(project, due.label)
@@ -338,7 +338,7 @@ def _describe_failure(workspace: Workspace, project: str, schedule: Schedule | N
 
 
 def _find_program(python_path: str) -> str:
-    """Return the file that must exist for a scheduled night to start; "" when it is not known."""
+    """Return the file that must exist for a scheduled night to start; "" if its name has more than one line."""
     from skillopt_sleep.scheduling.installing import start_command
 
     program = start_command()[0] if not python_path else str(Path(python_path) / "skillopt_sleep" / "__main__.py")

@@ -1,4 +1,4 @@
-"""Check whether a night could run: agents, files, database, disk, providers and schedule."""
+"""Checks whether a night could run: agents, files, database, disk, providers and schedule."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def examine_setup(workspace: Workspace, scheduled: ScheduledNight | None = None) -> DoctorReport:
-    """Return the findings on everything that a night needs; ``scheduled`` is the result of ``check_schedule``."""
+    """Return what ``doctor`` found about everything that a night needs; ``scheduled`` comes from ``check_schedule``."""
     forecast = forecast_night(workspace, None)
     outlook = read_outlook(workspace, workspace.journal.reports(str(workspace.project)))
     if outlook is not None:
@@ -78,7 +78,7 @@ def examine_setup(workspace: Workspace, scheduled: ScheduledNight | None = None)
 
 
 def check_schedule(workspace: Workspace, schedule: Schedule, notes: tuple[str, ...]) -> ScheduledNight:
-    """Return the health of a scheduled night's backends; ``workspace`` has its settings and its environment."""
+    """Return what ``doctor`` found about a scheduled night; ``workspace`` has that night's settings and environment."""
     backends = probe_backends(workspace)
     problems = []
     for command, place in schedule.programs.items():
@@ -105,7 +105,7 @@ def _list_problems(
     outlook: Outlook | None,
     left_out: tuple[str, ...],
 ) -> Iterator[str]:
-    """Yield the problems that keep nights from running or succeeding, or need the user's consent, the gravest first."""
+    """Yield the problems, the gravest first, that keep nights from running or succeeding or need the user's consent."""
     yield from list_disk_problems(workspace.data_dir, workspace.project)
     yield from dict.fromkeys(
         health.detail or f"{health.backend} is not ready" for health in backends if not health.ready

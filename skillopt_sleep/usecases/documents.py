@@ -1,4 +1,4 @@
-"""Find the live files that a night may change: those of its agent, and those of other agents that get proven rules."""
+"""Finds the live files that a night may change: those of its agent, and those of other agents that get proven rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CODE = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1|`[^`\n]*`", re.MULTILINE | re.
 _IMPORT = re.compile(r"(?<!\S)@(\S*\w)")
 """Matches an import of another file (``@path``), outside of code, in a memory file of Claude Code."""
 LEAST_REPLAYS = 12
-"""Minimum number of replays that must fit into a night's token cap; a longer document would exhaust it."""
+"""Minimum number of replays that must fit into a night's token cap; a document too long for that is left out."""
 MOST_BYTES = 1_000_000
 """Maximum bytes of a document under any cap, as few models accept a longer prompt."""
 
@@ -46,13 +46,13 @@ class LiveDocuments(NamedTuple):
 
     baseline: Candidate
     choice: tuple[str, ...]
-    """Notes on the choice of the agent, and on unusable files of other agents."""
+    """Notes on why this agent's files were chosen, and on unusable files of other agents."""
     left_out: tuple[str, ...]
-    """A note on each unusable file."""
+    """A note on each file of the agent that a night cannot use, with a remedy."""
     landings: tuple[Landing, ...] = ()
     """The files of other agents to which proven rules are also added."""
     untried: str = ""
-    """Note that another agent tries the rules instead of the night's agent (see ``Landing.untried``); "" for none."""
+    """A note that another agent tries the rules than the one that reads these files; "" when it is the same."""
 
 
 class ChosenAgents(NamedTuple):
@@ -72,7 +72,7 @@ def read_live_documents(
 
 
 def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = None) -> LiveDocuments:
-    """Return the live documents that a night may change; both ``run`` and ``doctor`` find their faults here.
+    """Return the live documents that a night may change, with a note on each unusable one for ``run`` and ``doctor``.
 
     ``tasks`` are those of a task file, whose night reads no sessions. With the scope ``all``, the documents are the
     user's own files, never a project's.
@@ -102,8 +102,8 @@ def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = Non
     """Return the agent whose documents are tried, and the agents that get its proven rules too.
 
     The agent is the one that the settings name, else the one in ``land_for`` with most sessions in scope, else the one
-    with most sessions, else that of the target backend, else the first one that is used on this machine.
-    Unless the settings name other agents, rules go to every agent with sessions in scope.
+    with most sessions, else that of the target backend, else the first one that is used on this machine. Unless the
+    settings name other agents, rules go to every agent with sessions in scope.
     """
     settings = workspace.settings
     names = settings.land_for.split(",") if settings.land_for != "auto" else []
@@ -163,7 +163,7 @@ def _read_documents(
 
 
 def find_shared_memory(file: Path, memories: Sequence[Path]) -> Path:
-    """Return the file with what an agent reads as its memory: ``file``, or one of ``memories``.
+    """Return the file with the text that an agent reads as its memory: ``file``, or one of ``memories``.
 
     A memory file that links to another agent's, or imports it (``@AGENTS.md``), forms one document with it: rules are
     written once, and both agents read them. A mere mention imports nothing.
@@ -183,10 +183,10 @@ def find_shared_memory(file: Path, memories: Sequence[Path]) -> Path:
 
 
 def count_sessions(workspace: Workspace) -> Counter[str]:
-    """Return the number of sessions in scope for each source that the settings name.
+    """Return the number of sessions in scope for each source (agent) that the settings name.
 
-    A source that was never harvested is read in memory, but the only source with session files is not read and counts
-    as one session.
+    Sessions of a source that was never harvested are read, but not stored. If only one source has session files, they
+    are not read: it counts as one session.
     """
     sources = build_sources(workspace)
     known, counts = _read_archived(workspace, sources)
@@ -203,7 +203,7 @@ def count_sessions(workspace: Workspace) -> Counter[str]:
 
 
 def require_own_skill(workspace: Workspace) -> None:
-    """Raise ``UsageError`` when the scope is ``all`` but the skill file's path depends on the project."""
+    """Raise ``UsageError`` if the skill's path is in a project although the scope is ``all`` (own files only)."""
     skill = workspace.settings.target_skill
     if workspace.settings.scope == "all" and skill.endswith(".md") and not Path(skill).expanduser().is_absolute():
         raise UsageError(
@@ -219,7 +219,7 @@ def get_target_skill_name(workspace: Workspace) -> str:
 
 
 def _read_archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set[str], Counter[str]]:
-    """Return the sources with archived sessions, and the archived sessions in scope for each of ``sources``."""
+    """Return the sources with archived sessions, and how many of them are in scope for each of ``sources``."""
     asked = {source.name for source in sources}
     counts: Counter[str] = Counter()
     archived = workspace.inbox.count()
@@ -230,7 +230,7 @@ def _read_archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set
 
 
 def _find_home(workspace: Workspace, agent: CodingAgent) -> Path:
-    """Return the agent's home: the folder that the settings name for its sessions, or the one of its environment."""
+    """Return the agent's home folder: the one that the settings name for its sessions, else the usual one."""
     options = workspace.settings.sources.get(agent.source, {})
     named = [*cast("list[str]", options.get("homes", [])), *([str(options["home"])] if "home" in options else [])]
     return Path(named[0]) if named else agent.home(workspace.env)

@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 MOST_OFFERED = 20
-"""Maximum number of commands that are offered for approval."""
+"""Maximum number of commands from the user's sessions that are offered for approval."""
 LONGEST_LIMIT = 3600.0
-"""Maximum time limit of a command, in seconds."""
+"""The longest time limit, in seconds, that the user may set for a command that scores replays."""
 
 
 class NewReceiver(Struct, frozen=True, kw_only=True):
-    """A provider that has not yet received the sessions of one source."""
+    """A provider that the user's sessions with one agent (source) would now go to for the first time."""
 
     source: str
     provider: str
 
     @property
     def question(self) -> str:
-        """The statement that the user accepts or rejects."""
+        """The statement that the user accepts or rejects: who has had the sessions, and who would get words of them."""
         label, provider = label_of_source(self.source), _find_provider(self.source)
         before = (
             f"your {label} sessions went to {name_provider(provider)}"
@@ -66,7 +66,7 @@ def require_agreement(workspace: Workspace, backends: Iterable[Backend]) -> None
 
 
 def ask_first(workspace: Workspace, agrees: Callable[[str], bool]) -> None:
-    """Ask the user about every new receiver before a night, and store each yes. Raises ``NotAllowed`` after a no."""
+    """Ask the user about every new receiver of sessions before a night; store each yes, raise ``NotAllowed`` on no."""
     backends = [build_backend(workspace, role) for role in Role]
     if not new_receivers([source.name for source in build_sources(workspace)], _list_providers(backends), ()):
         return
@@ -78,7 +78,7 @@ def ask_first(workspace: Workspace, agrees: Callable[[str], bool]) -> None:
 
 
 def find_new_receivers(workspace: Workspace, backends: Iterable[Backend]) -> tuple[NewReceiver, ...]:
-    """Return who would receive text of the sessions read so far, without those that the user agreed to."""
+    """Return the providers that would get words of the sessions read so far, unless the user agreed to them."""
     settings = workspace.settings
     allowed = {name.strip() for name in settings.share_with.split(",")}
     sources = {
@@ -106,7 +106,7 @@ def new_receivers(
 
 
 def _find_provider(source: str) -> str:
-    """Return the provider that has already received the sessions of a source; "" when that is not known."""
+    """Return the provider that has the sessions of a source anyway, as its agent's own; "" when that is not known."""
     agent = agent_of_source(source)
     return agent.provider if agent else ""
 
@@ -117,7 +117,7 @@ def _list_providers(backends: Iterable[Backend]) -> frozenset[str]:
 
 
 class Checks(Struct, frozen=True, kw_only=True):
-    """The commands that may be run for a project, and those that could be approved."""
+    """The commands that may score replays of a project, and those that the user could approve."""
 
     project: str
     approved: tuple[CheckCommand, ...] = ()
@@ -171,7 +171,7 @@ def _find_recurring(workspace: Workspace) -> tuple[RecurringCommand, ...]:
 
 
 def _find_line(named: str, lines: Sequence[str]) -> str:
-    """Return the command with this id, or the command line as given."""
+    """Return the command line with this id, or ``named`` itself. Raises ``UsageError`` as ``approve_check`` does."""
     found = next((line for line in lines if command_id(line) == named), None)
     if found is not None:
         return found

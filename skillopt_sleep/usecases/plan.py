@@ -1,4 +1,4 @@
-"""Plan a night: decide, by the settings and what earlier nights left, everything that can be decided before it."""
+"""Plans a night: decides all that the settings and what earlier nights left decide before it begins."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 
 def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> NightPlan:
-    """Return the plan of a night, with everything that can be decided beforehand; ``tasks`` are those of a task file.
+    """Return the plan of a night, with all that can be decided before it; ``tasks`` are those of a task file.
 
-    Writes nothing. Raises ``UsageError`` for unreviewed tasks, unless the models are simulated, for adapters that
-    cannot be built from the settings, and for a replay mode that this machine does not support.
+    Writes nothing. Raises ``UsageError`` for tasks that nobody has reviewed, unless the models are simulated, for
+    adapters that cannot be built from the settings, and for a replay mode that this machine does not support.
     """
     settings, project = workspace.settings, str(workspace.project)
     tasks = workspace.redactor.clean(tasks)  # a task file written by hand may hold secrets
@@ -108,7 +108,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
 
 
 def _find_accepted(workspace: Workspace, baseline: Candidate) -> tuple[tuple[AppliedEdit, ...], bool]:
-    """Return the edits that the paired gate accepted but the user has not adopted, and whether the proposal is stale.
+    """Return the edits that wait for adoption, and whether their proposal no longer fits the live files.
 
     The edits are those for the files of ``baseline``, not for other agents' files. The latest proposal includes what
     earlier ones left waiting. A proposal that was adopted or reverted no longer waits.
@@ -129,7 +129,7 @@ def _find_accepted(workspace: Workspace, baseline: Candidate) -> tuple[tuple[App
 
 
 def _measures_anew(workspace: Workspace, manner: Manner, backends: set[str]) -> bool:
-    """Return whether the last night with trials used other backends or another replay mode."""
+    """Return whether the last night that tried rules used other backends or another replay mode than this one."""
     reports = workspace.journal.reports(str(workspace.project))
     last = next((report for report in reports if report.trials and report.backends), None)
     if last is None:
@@ -138,7 +138,7 @@ def _measures_anew(workspace: Workspace, manner: Manner, backends: set[str]) -> 
 
 
 def find_commit_of_task(workspace: Workspace, task: TaskRecord) -> str:
-    """Return the commit at which a task is replayed: its session's, or else the last one before it, or the present one.
+    """Return the commit at which a task is replayed: its session's, else the last one before it, else the present.
 
     For a task at a moment, it is the last commit of the session's branch before that moment.
     """
@@ -157,7 +157,7 @@ def _require_reviewed(tasks: Sequence[TaskRecord]) -> None:
 
 
 def _choose_manner(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
-    """Return how this night replays its tasks.
+    """Return how this night replays its tasks: as text, by an agent in an empty folder, or in a copy of the project.
 
     Raises ``UsageError``, saying what would help, when this machine cannot replay that way.
     """
@@ -184,7 +184,7 @@ def _choose_manner(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
 
 
 def _require_approved(tasks: Sequence[TaskRecord], mode: ReplayMode, approved: set[str]) -> None:
-    """Raise ``UsageError`` when a task names a command that is not approved, or that needs a copy of the project."""
+    """Raise ``UsageError`` if a task is scored by a command that is not approved, or that lacks a copy to run in."""
     for task in tasks:
         if not isinstance(task.reference, CommandReference):
             continue
@@ -211,7 +211,7 @@ def _require_git_project(workspace: Workspace) -> None:
 def _find_unscored_change(workspace: Workspace, baseline: Candidate) -> Adopted | None:
     """Return the latest live change of these documents that was never scored on sealed tasks, or None.
 
-    The two arms of the change are the exact bytes before and after its adoption, even if the files changed since.
+    Its test compares the exact bytes before and after its adoption, even if the files changed since.
     """
     project = str(workspace.project)
     scored = {test.change for test in workspace.trials.sealed(project)}
@@ -233,7 +233,7 @@ def _find_unscored_change(workspace: Workspace, baseline: Candidate) -> Adopted 
 
 
 def _find_notes(backends: set[str], manner: Manner) -> Iterator[str]:
-    """Yield notes for the reader on verdicts by these backends and this way of replaying."""
+    """Yield notes on why a verdict by these backends, or by this way of replaying, proves less than it seems."""
     if SIMULATED in backends:
         yield WORDS["limits"]["simulated"]
     if backends & NOT_ISOLATED:

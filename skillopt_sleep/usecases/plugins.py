@@ -1,6 +1,6 @@
-"""Install this program's plugin in an agent and remove it again, by the agent's own ``plugin`` commands.
+"""Installs this program's plugin in an agent and removes it again, by the agent's own ``plugin`` commands.
 
-Agents run a plugin from the folder it was added from, so a marketplace is written into the data folder, which
+Agents run a plugin from the folder (marketplace) it was added from. So one is written into the data folder, which
 remains when the package is updated, for as long as an agent needs it. For some agents a skill is also copied to the
 user's home. A file that was changed since we wrote it is never overwritten or removed.
 """
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 MARKET = "skillopt-sleep"
-"""The name of the marketplace and of the plugin in it."""
+"""The name of the marketplace (the folder from which agents install our plugin) and of the plugin in it."""
 PLUGIN = f"{MARKET}@{MARKET}"
 MARKET_FOLDER = "market"
-"""The marketplace's folder in the data folder."""
+"""The folder in the data folder that agents install our plugin from."""
 MARKET_PARTS = (".claude-plugin", ".agents", "plugins")
 SKILL_RECORD = "laid.json"
 """The file in the data folder that lists what was written into the user's home."""
@@ -39,7 +39,7 @@ SECONDS = 120
 
 
 class Installed(Struct, frozen=True, kw_only=True):
-    """Which of our plugin and marketplace an agent has."""
+    """Whether an agent has our plugin, and knows our marketplace, the folder to install it from."""
 
     plugin: bool = False
     market: bool = False
@@ -65,7 +65,7 @@ def list_agents_with_plugin() -> tuple[CodingAgent, ...]:
 
 
 def install_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
-    """Install the plugin, or update it to this version; yield a line for each thing done.
+    """Install the plugin in an agent, or update it to this version; yield a line for each thing done.
 
     Raises ``NotInstalled`` when the agent is missing, ``Refused`` when a file of the user's is in the way,
     ``DiskError``, and ``UsageError`` with the message of an agent CLI that refused.
@@ -88,7 +88,7 @@ def install_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
 
 
 def uninstall_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
-    """Remove the plugin and all that came with it; yield a line for each thing done, nothing when it was not installed.
+    """Remove the plugin from an agent with all that came with it; yield a line for each thing done.
 
     Raises what ``install_plugin`` raises, but ``NotInstalled`` only when the agent's records list the plugin.
     """
@@ -119,7 +119,7 @@ def uninstall_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
 
 
 def is_market(folder: Path) -> bool:
-    """Return whether the folder is our marketplace, and not something else with the same name."""
+    """Return whether the folder is the one we wrote for agents to install our plugin from, not another of this name."""
     if folder.is_symlink():
         return False
     try:
@@ -131,7 +131,7 @@ def is_market(folder: Path) -> bool:
 
 
 def write_market(data_dir: Path) -> Path:
-    """Write the marketplace of this version into the data folder; return its path.
+    """Write the folder for agents to install this version's plugin from into the data folder; return its path.
 
     Raises ``Refused`` when something else is at its place, and ``DiskError``.
     """
@@ -151,7 +151,7 @@ def write_market(data_dir: Path) -> Path:
 
 
 def remove_market(data_dir: Path) -> None:
-    """Delete the marketplace if this program wrote it. Raises ``DiskError``."""
+    """Delete the folder for agents to install our plugin from, if this program wrote it. Raises ``DiskError``."""
     target = data_dir / MARKET_FOLDER
     if not is_market(target):
         return
@@ -162,7 +162,7 @@ def remove_market(data_dir: Path) -> None:
 
 
 class SkillFiles:
-    """Our skill among the user's own, ``~/.agents/skills``; ``shipped`` is its path below ``plugins/``."""
+    """Our skill, as copied to ``~/.agents/skills`` in the user's home; ``shipped`` is its path below ``plugins/``."""
 
     def __init__(self, workspace: Workspace, shipped: str) -> None:
         home = Path(workspace.env.get("HOME") or Path.home())
@@ -173,7 +173,7 @@ class SkillFiles:
         self._shipped = {self.folder / path.relative_to(origin): path.read_bytes() for path in files}
 
     def check(self) -> None:
-        """Raise ``Refused`` when a skill of that name exists and differs from what we wrote; also ``DiskError``."""
+        """Raise ``Refused`` if our skill's folder has a file we did not write or that was changed; or ``DiskError``."""
         if self.folder.is_symlink() or (self.folder / "scripts").is_symlink():
             raise Refused(f"{self.folder} is a link and not ours; move it aside, then install again")
         known = self._record().files
@@ -196,7 +196,7 @@ class SkillFiles:
         write_atomic(self._record_path, msgspec.json.encode(SkillRecord(files=files, folders=folders)))
 
     def remove(self) -> Iterator[str]:
-        """Delete the skill; yield a line for what was done, and one for each file that stays because it was changed.
+        """Delete the skill; yield a line on that, and one for each file that stays because it was changed.
 
         A file that another data folder's installation wrote is recognised by its content. Raises ``DiskError``.
         """
@@ -223,7 +223,7 @@ class SkillFiles:
             yield f"removed the skill {self.folder}"
 
     def _record(self) -> SkillRecord:
-        """Return the record of what was written; an unreadable record counts as empty."""
+        """Return the record of the files written; an unreadable record counts as empty."""
         content = read_regular(self._record_path)
         try:
             return msgspec.json.decode(content, type=SkillRecord) if content else SkillRecord()
@@ -232,7 +232,7 @@ class SkillFiles:
 
 
 def _find_shipped_folder() -> Path:
-    """Return the folder with the plugins: inside the package when installed, beside it in a checkout."""
+    """Return the folder that the plugins come in: inside the package when installed, beside it in a checkout."""
     package = Path(__file__).parents[1]
     return package / "market" if (package / "market").is_dir() else package.parent
 
@@ -253,7 +253,7 @@ def _may_need_market(workspace: Workspace, agent: CodingAgent) -> bool:
 def _remove_from(workspace: Workspace, agent: CodingAgent, found: Installed) -> None:
     """Remove plugin and marketplace from an agent, each separately, as one of them may be gone already.
 
-    The agent may be able to remove even what it does not list but has in its records.
+    What the agent does not list but has in its own files, it may still be able to remove.
     """
     recorded = _read_records(workspace, agent)
     steps = (
@@ -269,10 +269,10 @@ def _remove_from(workspace: Workspace, agent: CodingAgent, found: Installed) -> 
 
 
 def _ask_installed(workspace: Workspace, agent: CodingAgent) -> Installed:
-    """Return what the agent lists as installed or, when it cannot be asked, what its records list.
+    """Return what of ours the agent lists as installed or, when it cannot be asked, what its own files list.
 
     Codex prints nothing when the folder of a marketplace is gone, and old versions know no plugins. Raises
-    ``NotInstalled`` when the records list something but there is no CLI to remove it with.
+    ``NotInstalled`` when the agent's files list something but there is no CLI to remove it with.
     """
     recorded = _read_records(workspace, agent)
     if _program(workspace, agent) is None:

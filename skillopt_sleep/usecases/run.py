@@ -1,4 +1,4 @@
-"""Run one night, forecast it without a model call, or try the live files against themselves (the A/A test)."""
+"""Runs one night, forecasts it without a model call, or tries the live files against themselves (the A/A test)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 SAMPLE_OFFSET = 250
-"""Number added to the sample numbers of the second arm, so that the ledger does not reuse the first arm's replays."""
+"""Added to the sample numbers of the A/A test's second arm, so that it does not get the first arm's stored replies."""
 
 
 def run_night(
@@ -78,7 +78,7 @@ def run_night(
 
 
 def forecast_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> DryRun:
-    """Return what a night would do up to its first model call: its tasks and its price. Writes nothing."""
+    """Return what a night would do before its first model call, and the calls that it would make. Writes nothing."""
     from skillopt_sleep.night.forecast import dry_run
 
     workspace = workspace.make_dry_run()
@@ -148,7 +148,7 @@ def run_aa_test(
 def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = None) -> Kit:
     """Return the stores and adapters of a night.
 
-    Its connection to both roles raises ``NotAllowed`` when a provider may not receive the sessions. A night with a task
+    Connecting to its models raises ``NotAllowed`` when a provider may not receive the sessions. A night with a task
     file reads no sessions, so it needs no agreement.
     """
     from skillopt_sleep.night.connection import NightConnection
@@ -194,7 +194,7 @@ def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = 
 
 
 def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ...]:
-    """Return as many tasks as a night tests on, validation tasks first; sealed tasks are left out."""
+    """Return as many tasks as a night tests on, those for validation first, but none that are sealed."""
     from skillopt_sleep.mining.tasks import group_tasks
     from skillopt_sleep.night.pools import split_tasks
 
@@ -211,7 +211,7 @@ def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ..
 
 
 def recall_models(workspace: Workspace) -> Harvested:
-    """Return the last night's models, as sessions that used them, so that the A/A test uses the same models."""
+    """Return the last night's models, in the form of sessions that used them, so that a test uses the same ones."""
     for night in workspace.journal.reports(str(workspace.project)):
         keys = [
             SessionKey(source=source_of_backend(used.backend), path="", first_turn="", last_turn="", model=used.model)

@@ -1,4 +1,4 @@
-"""Build and read the user's schedule: the entry of each project, and the nights' environment without secrets."""
+"""Builds and reads the user's schedule: the entry of each project, and the nights' environment without secrets."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ PASSED_ON = frozenset(
         "http_proxy", "https_proxy", "no_proxy",
     }
 )  # fmt: skip
-"""Names of variables that are stored in the schedule for its nights, besides those of the agents and our settings."""
+"""Variables of the shell that a schedule keeps for its nights, besides those of the agents and our settings."""
 KEYS = ("ANTHROPIC_", "CLAUDE_CODE_", "OPENAI_", "CODEX_")
 KEY_WORDS = ("KEY", "TOKEN")
 NO_DAEMON = "nothing runs the nights: keep `skillopt-sleep daemon` running"
 RECENT_ATTEMPTS = 32
-"""Number of attempts that `status` looks at, more than a week's."""
+"""Number of the latest starts of scheduled nights that `status` looks at, more than a week has."""
 SECRET_NAMES = frozenset(
     {"authorization", "auth", "bearer", "code", "key", "pass", "psk", "pw", "pwd", "sas", "sig", "signature"}
 )
-"""Names, in a URL's query or among headers, whose values are secret."""
+"""Further names, in a URL's query or among headers, whose values are secret, such as "sig"; "token" is known anyway."""
 NOT_SECRET = re.compile(r"[\d_.+-]+|true|false", re.IGNORECASE)
 """Matches numbers and switches, which are not secrets: the value of ``max_tokens=5`` is no token."""
 VARIABLE = re.compile(r"[A-Za-z_]\w*")
@@ -61,10 +61,10 @@ SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 
 
 def select_environment(env: Mapping[str, str], keys: Collection[str] = ()) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the variables to store in a schedule, and the names of secret variables left out that agents may need.
+    """Return the variables to store in a schedule, and the names of secret ones that are not stored but may be needed.
 
-    ``keys`` are the names of variables that the settings name as keys.
-    Only the absolute folders of PATH are kept, since a night may run in any folder.
+    ``keys`` are further variables to leave out: the settings say that they hold API keys. Only the absolute folders of
+    PATH are kept, since a night may run in any folder.
     """
     wanted = PASSED_ON.union(*(agent.variables for agent in all_agents()))
     given = {name: value for name, value in env.items() if name in wanted or name.startswith(PREFIX)}
@@ -79,7 +79,7 @@ def select_environment(env: Mapping[str, str], keys: Collection[str] = ()) -> tu
 
 
 def plan_project(workspace: Workspace, arguments: Sequence[str]) -> ScheduledProject:
-    """Return the entry of the workspace's project in the schedule; ``arguments`` are the flags for its ``run``."""
+    """Return this project's entry for the schedule; ``arguments`` are the flags for its ``run`` command."""
     return ScheduledProject(
         project=str(workspace.project),
         since=workspace.clock.now(),
@@ -98,7 +98,7 @@ def merge_schedule(
 ) -> Schedule:
     """Return the schedule with these projects added; other projects, and values given as None, stay as they were.
 
-    A new time of day restarts the schedule: no night before it counts as missed.
+    A new time of day, ``at``, restarts the schedule: no night before it counts as missed.
     """
     old = before or Schedule()
     entries = tuple({entry.project: entry for entry in entries}.values())
@@ -119,7 +119,7 @@ def merge_schedule(
 
 
 def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook | None:
-    """Return how the nights of the project are scheduled, or None when nothing is. Raises ``DiskError``."""
+    """Return when the project's nights run, ran and were missed; None without a schedule. Raises ``DiskError``."""
     schedule = load_schedule(workspace.data_dir)
     if schedule is None:
         return None
@@ -163,7 +163,7 @@ def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook
 
 
 def split_assignment(assignment: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the full name and the value of every setting that one ``a.b=value`` of ``--set`` sets.
+    """Yield name and value of each setting in an argument of ``--set``: "a.b=1" is (("a", "b"), "1").
 
     Tables and lists are divided into their values.
     """
@@ -178,7 +178,7 @@ def split_assignment(assignment: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 class SecretCheck:
-    """Recognises secrets; ``known`` are the secrets of the user's environment."""
+    """Tells whether a value is a secret; ``known`` are secrets to be recognised wherever they occur."""
 
     def __init__(self, known: tuple[str, ...] = ()) -> None:
         from skillopt_sleep.safety.redaction.redactor import Redactor
@@ -212,7 +212,7 @@ class SecretCheck:
 
 
 def _holds_secret(check: SecretCheck, name: str, value: str) -> bool:
-    """Return whether a variable contains a secret: an address with a password, or a setting of ours that is secret."""
+    """Return whether a variable contains a secret: a URL with a password or key, or a secret setting of ours."""
     if name.startswith(PREFIX):
         return check.is_secret(name.removeprefix(PREFIX).rpartition("__")[2], value)
     return "://" in value and ("@" in value or check.is_secret("", value))
@@ -240,7 +240,7 @@ def _split_value(path: tuple[str, ...], value: Json) -> Iterator[tuple[tuple[str
 
 
 def _find_next(schedule: Schedule, entry: ScheduledProject, attempts: Sequence[Attempt], now: datetime) -> datetime:
-    """Return when the next night of a project is due; a due time counts until its night is over."""
+    """Return when the next night of a project is due: the last due time, unless its night is over."""
     zone = find_system_zone()
     last = find_last_due(now, schedule.clock, zone)
     over = any(attempt.due == last.label and attempt.is_over for attempt in attempts)

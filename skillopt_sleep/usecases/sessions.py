@@ -1,4 +1,4 @@
-"""Read the user's sessions into the inbox, select them by project and source, and keep the steps of some."""
+"""Reads the user's sessions into the inbox, selects them by project and agent, and keeps the agent's steps of some."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def read_files(workspace: Workspace, source: Source, files: Sequence[SessionFile]) -> Iterator[Read]:
-    """Yield the session in each file, without its secrets; see ``reader_pool.read_files``."""
+    """Yield for each file its session, with secrets removed, and what was skipped; several processes may read."""
     if not files:
         return iter(())
     from skillopt_sleep.sources import reader_pool
@@ -33,14 +33,14 @@ def read_files(workspace: Workspace, source: Source, files: Sequence[SessionFile
 
 
 def file_sessions(workspace: Workspace) -> Filed:
-    """Read what is new in every source into the inbox, without secrets, and some of the steps still to be read."""
+    """Store what is new in all session files in the inbox, without secrets, and some of the agent's steps still due."""
     filed = file_into(build_sources(workspace), workspace.inbox, partial(read_files, workspace))
     keep_steps(workspace)
     return filed
 
 
 def select_in_scope(workspace: Workspace, sessions: Iterable[Session]) -> tuple[Session, ...]:
-    """Return the sessions of the project and the source that the settings name."""
+    """Return those of ``sessions`` that are of this project (any with the scope ``all``) and of the right agent."""
     holds = workspace.project_scope.holds
     return tuple(
         session
@@ -54,7 +54,7 @@ def _is_asked_for(workspace: Workspace, source: str) -> bool:
 
 
 def count_left_out(workspace: Workspace) -> Counter[Place]:
-    """Return how many archived sessions of the source in the settings are out of scope, by where they belong."""
+    """Return how many archived sessions are of another project, and how many of a deleted git worktree."""
     left_out: Counter[Place] = Counter()
     for (source, cwd, remote), sessions in workspace.inbox.count().items():
         if _is_asked_for(workspace, source):
@@ -64,19 +64,19 @@ def count_left_out(workspace: Workspace) -> Counter[Place]:
 
 
 def load_archived(workspace: Workspace) -> tuple[Session, ...]:
-    """Return every archived session in scope."""
+    """Return every archived session of this project, or of all projects with the scope ``all``."""
     return select_in_scope(workspace, workspace.inbox.everything())
 
 
 def load_waiting(workspace: Workspace) -> tuple[Session, ...]:
-    """Return the sessions in scope that no night has mined yet."""
+    """Return this project's sessions (all with the scope ``all``) that no night has mined yet."""
     inbox = workspace.inbox
     holds = workspace.project_scope.holds
     return tuple(inbox.load(key) for key in inbox.waiting() if holds(key.cwd, key.remote))
 
 
 def count_waiting(workspace: Workspace) -> int:
-    """Return the number of sessions in scope that wait to be mined, without reading any."""
+    """Return the number of sessions that ``load_waiting`` returns, without reading any."""
     holds = workspace.project_scope.holds
     waiting = workspace.inbox.count_waiting()
     return sum(sessions for (cwd, remote), sessions in waiting.items() if holds(cwd, remote))
@@ -96,15 +96,15 @@ def collect_insights(workspace: Workspace) -> Insights:
 
 
 OPENING = 2**16
-"""Bytes that opening a session file counts for, as opening takes time even for small files."""
+"""Bytes added to the size of each session file where the reading of steps is limited, as opening takes time too."""
 HARVEST_BYTES = 8 * 2**20
-"""Maximum bytes of session files whose steps a command reads while somebody waits; nights read the rest."""
+"""Maximum bytes of session files whose agent's steps a command reads while somebody waits; nights read the rest."""
 NIGHT_BYTES = 512 * 2**20
-"""Maximum bytes of session files whose steps a night reads."""
+"""Maximum bytes of session files from which a night reads the agent's steps."""
 
 
 def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> int:
-    """Read, redact and keep the steps of sessions in which the person stepped in, until ``limit`` bytes are read.
+    """Read, redact and keep the agent's steps of sessions in which the person stepped in, ``limit`` bytes at most.
 
     Returns the number of sessions whose steps were read and kept; those still to be read are ``workspace.steps.due()``.
     Does nothing in a dry run, or when the setting ``keep_steps`` is off. For a session that cannot be read, or whose
@@ -130,7 +130,7 @@ def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> int:
 
 
 def load_steps(workspace: Workspace, source: str, path: str) -> Conversation | None:
-    """Return the redacted steps of a session: the kept ones, or else those in its file; None when there are none.
+    """Return the agent's redacted steps in a session: the kept ones, or else those in its file; None without any.
 
     The file is also read when the session has grown since its steps were kept; these steps are not kept. Raises
     ``DiskError``.
@@ -146,7 +146,7 @@ def load_steps(workspace: Workspace, source: str, path: str) -> Conversation | N
 
 
 def _read(workspace: Workspace, reader: ReadsSteps, file: SessionFile) -> Conversation | None:
-    """Return the steps in a file, or None, without secrets and without what the user asked to forget."""
+    """Return the agent's steps in a file, without secrets and what the user asked to forget; None without any."""
     from skillopt_sleep.safety.redaction.redactor import redact_session
 
     conversation = reader.read_steps(file, lambda _skip: None)

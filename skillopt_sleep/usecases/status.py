@@ -1,4 +1,4 @@
-"""Show what a project's nights have left: status, reports and pages, and later corrections of adopted rules."""
+"""Shows what a project's nights have left: status, reports and pages, and later corrections of adopted rules."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ MOST_PAGES = 30
 RECENT = 1_000
 """Number of latest sessions in which recurring requests are looked for."""
 HEAD_CHARACTERS = 2_000
-"""Number of characters at the beginning of a page that contain the name of the state it shows."""
+"""Number of characters at the beginning of a page that contain the digest of what it shows (``_name_state``)."""
 MOST_ASKED = 8
 """Maximum number of recurring requests on a page."""
 
 
 def read_status(workspace: Workspace) -> Status:
-    """Return the status of the project. Creates no database: a project without nights has an empty status."""
+    """Return what ``status`` shows of the project. Creates no database: without nights, all is empty."""
     from skillopt_sleep.usecases.announce import find_failure
     from skillopt_sleep.usecases.schedule import read_outlook
 
@@ -125,20 +125,20 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
 
 
 def _name_state(report: NightReport, status: str, since: Mapping[str, str]) -> str:
-    """Return a digest of everything that a night's page shows and that can change later."""
+    """Return a digest of all that a night's page shows and that can change, such as whether its rules are live."""
     live = [since.get(applied.edit.id, "") for applied in (*report.applied_edits, *report.held_edits)]
     return sha256(msgspec.json.encode((__version__, report.updated_at, status, live)))[:16]
 
 
 def _is_drawn(page: Path, state: str) -> bool:
-    """Return whether the page exists and shows this state."""
+    """Return whether the page exists and shows this state, a digest by ``_name_state``."""
     with contextlib.suppress(OSError), page.open(encoding="utf-8", errors="replace") as file:
         return f'content="{state}"' in file.read(HEAD_CHARACTERS)
     return False
 
 
 def load_view(workspace: Workspace, report: NightReport) -> NightView:
-    """Return the view of a night, with the answers in every place, as far as they are kept."""
+    """Return all that reports of a night show, with the answers to its tests as far as they are kept."""
     from skillopt_sleep.reports.view import describe_night
 
     return describe_night(report, load_outcome(workspace, report.night))
@@ -156,12 +156,12 @@ def load_outcome(workspace: Workspace, night: str) -> Consolidated | None:
 
 
 def _redact_view(workspace: Workspace, view: ViewT) -> ViewT:
-    """Return the view without secrets, as every report is redacted before it is written."""
+    """Return the contents of a page without secrets; like every report it is redacted before it is written."""
     return msgspec.json.decode(workspace.redactor.redact(msgspec.json.encode(view).decode()), type=type(view))
 
 
 def _list_statuses(workspace: Workspace) -> dict[str, str]:
-    """Return the status of each proposal, by night."""
+    """Return each night's state of proposal: waiting, adopted, reverted, or closed (as a file has changed)."""
     waiting = {proposal.manifest.night for proposal in workspace.staging.waiting()}
     return {
         (night := proposal.manifest.night): "closed"
@@ -172,7 +172,7 @@ def _list_statuses(workspace: Workspace) -> dict[str, str]:
 
 
 def _list_asked(sessions: Sequence[Session]) -> tuple[Asked, ...]:
-    """Return the requests that recur in several sessions, the most frequent first."""
+    """Return the requests that the user made in several sessions, the most frequent first."""
     from skillopt_sleep.mining.insights import find_recurring_requests
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.reports.rows import name_day
@@ -207,7 +207,7 @@ def _list_live_rules(live: Collection[Adoption], project: str) -> tuple[LiveRule
 
 
 def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
-    """Return every adopted rule of the project, latest first, with the number of corrections before and since adoption.
+    """Return every adopted rule of the project, latest first, with the corrections before and since its adoption.
 
     A rule that is live for several agents is listed once.
     """

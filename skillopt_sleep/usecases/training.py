@@ -1,4 +1,4 @@
-"""Build training runs and evaluations from a training file, flags and the settings.
+"""Builds training runs and evaluations from a training file, flags and the settings.
 
 `train` and `eval` build environments, the backends of both roles, and a folder for paid replies in the same way.
 """
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 Table = Mapping[str, Json]
 
 NIGHT_TASKS = "tasks.json"
-"""Name of the file, in the folder of a training run on the user's tasks, with these tasks as the run began."""
+"""The file with the user's tasks in the folder of a training run on them; it stays as it was when the run began."""
 NIGHT_SKILL = "initial_skill.md"
-"""Name of the file with the live skill, in the same folder as ``NIGHT_TASKS``."""
+"""The file with the live skill, as it was when the run began, in the same folder as ``NIGHT_TASKS``."""
 
 
 class EvaluationRequest(Struct, frozen=True, kw_only=True):
@@ -47,20 +47,20 @@ class EvaluationRequest(Struct, frozen=True, kw_only=True):
     targets: Sequence[str]
     """The targets, each ``backend`` or ``backend:model``; () means the target of the training file."""
     bare: bool = False
-    """Whether the agent without a skill is scored too, first."""
+    """Whether the agent is also scored without any skill, before the others."""
     split: str = "test"
     limit: int = 0
-    """Maximum number of items; 0 means every item of the split."""
+    """Maximum number of items to score; 0 means every item of the split."""
 
 
 def build_environment(
     table: Table, config: Mapping[str, Any] | None = None, *, workspace: Workspace | None = None
 ) -> SkillEnv:
-    """Return the environment of an ``[env]`` table, chosen by ``name`` or from a ``file``; other keys are its options.
+    """Return the environment (items and their scoring) of a training file's ``[env]`` table.
 
-    An adapter for the reference implementation also takes fields of the training ``config`` as arguments; its table has
-    precedence. The judges in the settings of ``workspace`` score the user's tasks. Raises ``UsageError``, naming what
-    is unknown.
+    The table has the ``name`` of an environment or a ``file`` with one; its other keys are options. An adapter for the
+    reference implementation also takes fields of the training ``config``, unless the table has them. The judges in the
+    settings of ``workspace`` score the user's tasks. Raises ``UsageError``, naming what is unknown.
     """
     from skillopt_sleep.train.environments import load_environment, make_environment
 
@@ -80,7 +80,7 @@ def build_environment(
 
 
 def build_role(workspace: Workspace, role: Role, table: Table) -> Backend:
-    """Return the backend of a ``[target]`` or ``[optimizer]`` table; the settings supply what the table leaves out."""
+    """Return the backend of a training file's ``[target]`` or ``[optimizer]`` table, completed from the settings."""
     name, model = get_role(workspace, role)
     chosen = str(table.get("backend") or name)
     own = {key: value for key, value in table.items() if key != "backend"}
@@ -125,10 +125,10 @@ def write_training_page(summary: Mapping[str, Any]) -> Path:
 
 
 def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> str:
-    """Write the user's tasks and the live skill into ``folder``; return the text of the skill.
+    """Write the user's tasks and the live skill into ``folder``, to be trained on; return the text of the skill.
 
-    A run that was started in ``out_root`` keeps its files, although later nights find more tasks. Raises
-    ``UsageError`` when there are no tasks.
+    A run that was started in ``out_root`` keeps its files, although later nights find more tasks. Raises ``UsageError``
+    when there are no tasks.
     """
     from skillopt_sleep.mining.task_file import encode_tasks
     from skillopt_sleep.model.document import DocumentKind, read_region
@@ -165,7 +165,7 @@ def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> st
 def open_evaluation(
     workspace: Workspace, recipe: Recipe, request: EvaluationRequest, progress: Progress | None = None
 ) -> Iterator[Evaluation]:
-    """Yield the evaluation of a request, and close its backends on leaving. Raises ``UsageError``."""
+    """Yield the evaluation that a request describes, and close its backends on leaving. Raises ``UsageError``."""
     from skillopt_sleep.train.evaluate import Evaluation
     from skillopt_sleep.train.recipe import merge_role
 
@@ -206,7 +206,7 @@ def open_evaluation(
 
 
 def name_evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: Sequence[Item]) -> Path:
-    """Return the path of the folder of paid replies, equal for equal evaluations, so that no reply is paid for twice.
+    """Return the folder for an evaluation's paid replies, the same for equal ones, so that no reply is paid for twice.
 
     The path depends on the items, how the environment asks and scores, the skills, and each backend with its options.
     """
@@ -227,7 +227,7 @@ def name_evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: 
 
 
 def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:
-    """Run an evaluation with its replies in ``folder``; ``max_calls`` replaces its cap. Raises as ``evaluate`` does."""
+    """Run an evaluation, replies stored in ``folder``; ``max_calls`` replaces its cap. Raises as ``evaluate`` does."""
     from skillopt_sleep.storage.ledger import open_training_folder
     from skillopt_sleep.train.evaluate import evaluate
 
@@ -238,7 +238,7 @@ def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None =
 
 
 def parse_target(flag: str, spec: str) -> dict[str, Json]:
-    """Return the role's table for ``backend`` or ``backend:model``. Raises ``UsageError``."""
+    """Return a ``[target]`` table for "backend" or "backend:model". Raises ``UsageError``, naming ``flag``."""
     backend, _, model = spec.partition(":")
     if not backend:
         raise UsageError(f"{flag} {spec!r}: expected a backend, or backend:model, such as openai:the-small-one")
@@ -247,7 +247,7 @@ def parse_target(flag: str, spec: str) -> dict[str, Json]:
 
 
 def _read_skills(paths: Sequence[Path], *, bare: bool) -> dict[str, str]:
-    """Return the skills, by the shortest names that distinguish them."""
+    """Return the texts of the skills by the shortest file names that differ, and "(no skill)" if ``bare``."""
     found: dict[str, str] = {"(no skill)": ""} if bare else {}
     texts = {}
     for path in paths:

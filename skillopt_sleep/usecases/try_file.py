@@ -1,4 +1,4 @@
-"""Try a skill or memory file that the user already has: against none or another one, and without each of its rules."""
+"""Tries a skill or memory file that the user has: against none or another one, and without each of its rules."""
 
 from __future__ import annotations
 
@@ -64,31 +64,31 @@ if TYPE_CHECKING:
 MOST_REQUESTS = 40
 """Default number of requests that a file is tried on."""
 LEAST_REQUESTS = -(-PROVEN // WINS_A_REQUEST)
-"""Minimum number of different requests; with fewer, nothing can be shown, as a request counts at most twice."""
+"""Minimum number of different requests to try a file on: each may win only twice, so fewer could prove nothing."""
 FOLDER, REPORT, SKILL = "tries", "report.json", "SKILL.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TryPlan:
-    """The plan for trying a file: its rules, the requests to try it on, and the price."""
+    """The plan for trying a file: its rules, the requests to try it on, and the expected calls."""
 
     name: str
-    """Name of the trial in the ledger and of its folder; the same files and models continue the same trial."""
+    """Name of the trial in the ledger and of its folder; a second run with the same files and models continues it."""
     document: Document
     other: Document
     """What the whole file is compared with: the other file, or no file."""
     spans: tuple[tuple[int, int], ...]
-    """Start and end of each rule in the file's region; () when two files are compared."""
+    """Start and end of each rule in the text of the file; () when two files are compared."""
     tasks: tuple[TaskRecord, ...]
     touched: tuple[Mapping[str, int], ...]
-    """For each rule, the number of words it shares with each task, except tasks that the rule was learnt from."""
+    """For each rule: the id of each task it was not learnt from, with the number of words that the two share."""
     night: NightPlan
     price: Expected
     paid: int
     """Number of calls that earlier runs of the same trial have paid for."""
 
     def leave_out(self, numbers: Sequence[int]) -> Candidate:
-        """Return the file without the rules of these numbers."""
+        """Return the file without the rules with these numbers, counted from 0."""
         text = read_region(self.document)
         for number in sorted(numbers, reverse=True):
             start, end = self.spans[number]
@@ -96,7 +96,7 @@ class TryPlan:
         return Candidate(documents=(replace_region(self.document, text),))
 
     def line_up(self) -> list[PartTrial[TaskRecord]]:
-        """Return new trials: one of the whole file, and one of each rule."""
+        """Return new trials: one of the whole file, and one of each of its rules."""
         requests = {task.id: group_of(task) for task in self.tasks}
         step = self.night.step
         pairs = PairedPlan(
@@ -121,7 +121,7 @@ def plan_try(
     given: tuple[TaskRecord, ...] | None = None,
     limit: int = MOST_REQUESTS,
 ) -> TryPlan:
-    """Return the plan for trying a file, price included, before the first call. Writes nothing.
+    """Return the plan for trying a file, with the expected calls, before the first call. Writes nothing.
 
     Raises ``UsageError`` for a file that is missing or empty and for too few requests, and ``Refused`` for a file that
     cannot be used.
@@ -184,20 +184,20 @@ def run_try(workspace: Workspace, plan: TryPlan, progress: Progress | None = Non
 
 @dataclass(slots=True, kw_only=True)
 class _Trial:
-    """The trial of one file in one run of the command."""
+    """One run of the command ``try`` on a file."""
 
     plan: TryPlan
     models: Models
     gone: list[int] = field(default_factory=list)
     """Numbers of the rules that did harm and were taken out."""
     sittings: int = 0
-    """Number of times that answers turned out to come from an earlier run of the command."""
+    """How often answers of an earlier run were replaced, because new ones cannot be compared with them fairly."""
     known: dict[tuple[str, int], ReplayResult] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
-    """For each rule's trial, by its id(), the number of the rule that it leaves out."""
+    """For each rule's trial, by its Python id(), the number of the rule that it leaves out."""
 
     def run(self) -> list[PartTrial[TaskRecord]]:
-        """Try the whole file, then its rules together; return the trials, with a cap that was reached in ``cut``."""
+        """Try the whole file, then its rules together; return the trials, whose ``cut`` names the cap if one came."""
         whole, *rules = trials = self.plan.line_up()
         self.numbers = {id(rule): number for number, rule in enumerate(rules)}
         try_parts([whole], self.measure, take_out=lambda _: None)
@@ -210,12 +210,12 @@ class _Trial:
         return trials
 
     def take_out(self, rule: PartTrial[TaskRecord]) -> None:
-        """Remove a harmful rule from the base, and forget the replays with the old base."""
+        """Leave a harmful rule out of the file from now on, and forget the replays of the file with it."""
         self.gone.append(self.numbers[id(rule)])
         self.known.clear()
 
     def measure(self, wave: Wave) -> list[PairRow]:
-        """Return judged pairs; when an earlier run answered the base of a pair, both arms are replayed anew."""
+        """Return judged pairs; if an earlier run answered half of a pair hours ago, both halves are replayed anew."""
         apart = SAMPLES_PER_BASE * (len(self.gone) + SAMPLES_PER_BASE * self.sittings)
         rows = measure_rules(
             [(self._leave_out(trial), task, sample + apart) for trial, task, sample in wave],
@@ -254,7 +254,7 @@ def _read_document(path: Path) -> Document:
 
 
 def _choose_requests(workspace: Workspace, night: NightPlan, limit: int) -> tuple[TaskRecord, ...]:
-    """Return one task of each request, latest first; tasks that are sealed, or whose judge is missing, are left out.
+    """Return one task of each request, latest first, without sealed tasks and those whose judge is missing.
 
     Raises ``UsageError`` when there are too few requests to show anything.
     """

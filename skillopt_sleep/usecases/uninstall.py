@@ -1,4 +1,4 @@
-"""Remove what this program keeps: of single sessions, or everything that it left on the machine.
+"""Removes what this program keeps: of single sessions, or everything that it left on the machine.
 
 Whatever cannot be removed, or is not ours, is named exactly, with the way to remove it. A forgotten session is never
 read again. An uninstallation is checked as a whole before anything is removed, then reported step by step.
@@ -44,9 +44,9 @@ OWN_FILE = re.compile(
     r"sleep\.db\S*|(schedule|daemon|laid)\.json|daemon\.log(\.\d+)?|(night|daemon|adopt)\.(lock|held)"
     r"|handoff\.key|waiting\.txt|morning\.tsv|\.\S+\.skillopt-\S+|\.skillopt-sleep-room-\S+"
 )
-"""Matches the names of our files in the data folder, including temporary ones."""
+"""Matches the names of files that this program writes into the data folder, including temporary ones."""
 UNMISTAKABLE = re.compile(r"sleep\.db|laid\.json|handoff\.key|(night|daemon|adopt)\.lock")
-"""Matches names of files that prove that a data folder is ours; without one of them, or our marketplace, it is not."""
+"""Matches names of files that prove that a data folder is ours, as does our folder for plugins; nothing else does."""
 OWN_WITHIN = {
     "children": re.compile(r"[0-9a-f]{12}\.jsonl\S*"),
     "evals": re.compile(r"[0-9a-f]{16,64}"),
@@ -55,11 +55,11 @@ OWN_WITHIN = {
 OWN_REPORTS = frozenset({".gitignore", "index.html", "nights", "handoff"})
 """Names of our files and folders in a project's ``.skillopt-sleep``."""
 MARKET_NEEDED = frozenset({"market", "laid.json"})
-"""Names in the data folder that stay while an agent may still run the plugin from it."""
+"""Names in the data folder that stay while an agent may still run our plugin from it."""
 
 
 class Removal:
-    """One uninstallation; ``failed`` collects the errors of the steps that could not be done."""
+    """One uninstallation; ``failed`` collects the errors of those steps that could not be done."""
 
     def __init__(self, workspace: Workspace, *, rules: bool, data: bool) -> None:
         self.failed: list[SleepError] = []
@@ -67,12 +67,12 @@ class Removal:
         self._rules = rules
         self._data = data
         self._stays: list[str] = []
-        """What stays against the user's wish, one line each."""
+        """One line for each thing that stays although the user asked to remove it."""
         self._removed_from: list[CodingAgent] = []
         self._live: tuple[Adoption, ...] = ()
         self._reports: tuple[Path, ...] = ()
         self._data_needed = False
-        """Whether live rules that could not be reverted still need the data."""
+        """Whether the data must stay because it alone can undo rules that could not be reverted yet."""
         self._had_data = workspace.data_dir.exists()
 
     @property
@@ -140,7 +140,7 @@ class Removal:
         yield "the program itself: uv tool, pipx or pip, whichever installed it, with: uninstall skillopt-sleep"
 
     def _read_database(self) -> None:
-        """Read from the database the live rules, and our folder in every project that had a night."""
+        """Read from the database the rules still live, and our folder in each project that had a night."""
         from skillopt_sleep.storage.live_files import read_adoptions
 
         if not (self._workspace.data_dir / DATABASE).exists():
@@ -183,7 +183,7 @@ class Removal:
             announce(self._workspace)
 
     def _note_unreverted(self, night: str, error: SleepError) -> None:
-        """Note the rules that could not be reverted, which need the data unless their project is gone for good."""
+        """Note why rules were not reverted; the data to undo them stays unless their project is gone for good."""
         files = {adoption.path: adoption.project for adoption in self._live if adoption.night == night}
         gone = sorted({project for project in files.values() if not Path(project).is_dir()})
         if gone:
@@ -231,7 +231,7 @@ def find_own_data(folder: Path) -> tuple[Path, ...]:
 
 
 def _delete(folder: Path, own: Collection[Path]) -> bool:
-    """Delete our files, then each empty folder; return whether the data folder is gone. Raises ``DiskError``."""
+    """Delete the files in ``own``, then each empty folder; return whether ``folder`` is gone. Raises ``DiskError``."""
     for path in own:
         try:
             if path.is_dir() and not path.is_symlink():
@@ -263,7 +263,7 @@ MOST_NAMED = 5
 
 
 class Forgotten(Struct, frozen=True, kw_only=True):
-    """What was deleted of some sessions, and the places where words from them may still be."""
+    """What was deleted of some sessions, and where words from them may still be."""
 
     sessions: tuple[SessionName, ...]
     deleted: Deleted
@@ -272,7 +272,7 @@ class Forgotten(Struct, frozen=True, kw_only=True):
 
 
 def find_sessions(workspace: Workspace, name: str) -> tuple[SessionName, ...]:
-    """Return the session with this id, or the only one whose id begins with it; all sessions for "".
+    """Return the session with the id ``name``, or the only one whose id begins with it; all sessions for "".
 
     Raises ``UsageError`` when there is no such session, or more than one.
     """
@@ -295,7 +295,7 @@ def find_sessions(workspace: Workspace, name: str) -> tuple[SessionName, ...]:
 
 
 def forget_sessions(workspace: Workspace, sessions: Sequence[SessionName]) -> Forgotten:
-    """Delete all that is kept of the sessions, also from the database's copy and its free space.
+    """Delete all that is kept of the sessions, in the database, in its free space and in its backup copy.
 
     Raises ``NightRunning`` while a night uses them, and ``DiskError``.
     """
@@ -347,7 +347,7 @@ def _list_proposals(workspace: Workspace, nights: Collection[str]) -> list[str]:
 
 
 def _list_reports(workspace: Workspace, nights: Collection[str]) -> list[str]:
-    """Return a line for the report of each night that used the sessions, and for what an unfinished night keeps."""
+    """Return a line for each report made from the sessions, and for each unfinished night, which keeps its answers."""
     rows = workspace.database.rows("SELECT id, project, state FROM nights ORDER BY started_at")
     lines = []
     for row in rows:
@@ -361,7 +361,7 @@ def _list_reports(workspace: Workspace, nights: Collection[str]) -> list[str]:
 
 
 def _list_leftovers(workspace: Workspace) -> list[str]:
-    """Return a line for each thing left: files put aside by a repair, undecided edits, and the agents' own files."""
+    """Return a line for each other place with words of sessions: damaged copies, undecided edits, agents' files."""
     aside = sorted(path for path in workspace.data_dir.glob("*damaged*") if path.is_file())
     lines = [f"{path}: put aside by a repair; delete it" for path in aside]
     rows = workspace.database.rows(
@@ -378,6 +378,6 @@ def _list_leftovers(workspace: Workspace) -> list[str]:
 
 
 def describe_session(session: SessionName) -> str:
-    """Return one line that distinguishes the session from others."""
+    """Return a line by which a person recognises the session: id, agent, day, number of prompts and folder."""
     day = session.ended_at[:10] or "undated"
     return f"{session.session_id} ({session.source}, {day}, {session.prompts} prompts, {excerpt(session.cwd, 80)})"

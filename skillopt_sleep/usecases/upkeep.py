@@ -1,9 +1,8 @@
-"""Maintain what this program keeps on disk: copies of the database, pruning, repair, and private folders.
+"""Maintains what this program keeps on disk: copies of the database, pruning, repair, and private folders.
 
 After a night or an adoption, a failure here, even in a template, is reported and ends nothing. Our folders contain
 words from the user's sessions; an earlier version, a copy, a loose umask or a project's own files may have left them
-open to other users or to git.
-``doctor`` lists such folders, and the next night makes them private.
+open to other users or to git. ``doctor`` lists such folders, and the next night makes them private.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ if TYPE_CHECKING:
 
 
 def settle(workspace: Workspace) -> None:
-    """Update, after live files have changed, what the plugins show, the pages and the copy of the database."""
+    """After live files have changed, update the plugins' messages, the HTML pages and the database's backup copy."""
     announce(workspace)
     _attempt(workspace, lambda: write_pages(workspace))
     _attempt(workspace, lambda: back_up_database(workspace.database))
 
 
 def tidy(workspace: Workspace) -> None:
-    """Do what ``settle`` does, after a night, and delete old nights."""
+    """After a night, update messages, pages and backup copy (``settle``), and delete old nights."""
     settle(workspace)
     _attempt(workspace, lambda: _prune_nights(workspace))
 
@@ -50,8 +49,8 @@ def tidy(workspace: Workspace) -> None:
 def repair(workspace: Workspace) -> tuple[RepairReport | None, tuple[str, ...]]:
     """Save what can be saved of a damaged database, and abandon changes of live files that were left half done.
 
-    Returns a report, or None for an intact database. Raises ``NightRunning`` while a night uses it, ``Refused`` during
-    an adoption, and ``DiskError``.
+    Returns a report on the repair, None for an intact database, and lines on the abandoned changes. Raises
+    ``NightRunning`` while a night uses the database, ``Refused`` during an adoption, and ``DiskError``.
     """
     with lock_night(workspace.data_dir), lock_changes(workspace.data_dir):
         path = workspace.data_dir / DATABASE
@@ -91,12 +90,12 @@ def _prune_nights(workspace: Workspace) -> None:
 
 OWN_FOLDER = ".skillopt-sleep"
 OPEN = 0o077
-"""Permission bits of everybody but the owner."""
+"""Permission bits that give anybody but the owner access."""
 OWN_NAMES = frozenset({*OWN_WITHIN, MARKET_FOLDER, ".market-new", ".gitignore"})
 
 
 def secure_folders(data_dir: Path, project: Path) -> Iterator[str]:
-    """Make our folders private, hide a data folder inside a git project from git, and yield a line for each thing done.
+    """Make our folders private, hide a data folder inside a git project from git; yield a line for each thing done.
 
     A data folder that also contains somebody else's files is left unchanged, and a line says so.
     """
@@ -111,7 +110,7 @@ def secure_folders(data_dir: Path, project: Path) -> Iterator[str]:
 
 
 def list_open_folders(data_dir: Path, project: Path) -> Iterator[str]:
-    """Yield a line for each of our folders that others or git can see, with the remedy; nothing is changed."""
+    """Yield a line, with a remedy, for each of our folders that other users or git can see; nothing is changed."""
     with suppress(OSError):
         for folder in _find_open(data_dir, project):
             yield f"{folder} is open to others (mode {_read_mode(folder):04o}); the next night closes it, or: chmod 700"
@@ -119,7 +118,7 @@ def list_open_folders(data_dir: Path, project: Path) -> Iterator[str]:
 
 
 def _find_open(data_dir: Path, project: Path) -> Iterator[Path]:
-    """Yield our folders that are open to others and contain no files of others."""
+    """Yield our folders that other users can open, except those with files that are not ours."""
     if _is_open(project / OWN_FOLDER):
         yield project / OWN_FOLDER
     if _is_open(data_dir) and not _list_shared(data_dir):
@@ -160,7 +159,7 @@ def _is_own(path: Path) -> bool:
 
 
 def _is_open(folder: Path) -> bool:
-    """Return whether a folder of this user is open to others; links are not followed, and /tmp does not count."""
+    """Return whether others may enter this user's folder; links are not followed, shared ones (/tmp) not counted."""
     if sys.platform == "win32" or not os.path.lexists(folder):
         return False
     status = folder.lstat()

@@ -1,7 +1,7 @@
-"""The workspace: everything that one invocation works on, as a frozen value that opens each store at its first use.
+"""The workspace: all that one run of a command works on, as a frozen value that opens each store at its first use.
 
-Use cases are functions of a workspace. Its field ``dry_run`` decides once whether anything is written, so no order
-of calls can change that.
+Use cases are functions of a workspace. Its field ``dry_run`` decides once whether anything is written, so no order of
+calls can change that.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def describe_fault(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Settings, environment and project of one invocation, and the user's stores.
+    """Settings, environment and project of one run of a command, and the user's stores.
 
     Raises ``UsageError`` when the settings name an agent, or have a table of an adapter, that does not exist.
     """
 
     settings: Settings
     origins: Origins
-    """For each setting, where its value came from."""
+    """For each setting, where its value came from: "default", "flag", or a file or variable."""
     env: Mapping[str, str]
     """A copy of the environment variables."""
     project: Path
@@ -67,9 +67,9 @@ class Workspace:
     dry_run: bool = False
     """Whether to work on a copy of the database and write nothing."""
     notify: Callable[[str], None] = lambda _line: None
-    """Receives each notice for the user, one line on what was repaired or could not be done."""
+    """A function that receives each notice for the user: one line on what was repaired or could not be done."""
     wrap_backend: Callable[[Role, Backend], Backend] = lambda _role, backend: backend
-    """Wraps every backend that is built, so that measurements and tests can watch its calls."""
+    """A function applied to every backend that is built, by which measurements and tests watch its calls."""
 
     def __post_init__(self) -> None:
         for kind in map(Kind, TABLES):
@@ -78,7 +78,7 @@ class Workspace:
         self.require_named(Kind.AGENT, "agent")
 
     def require_named(self, kind: Kind, setting: str) -> None:
-        """Raise ``UsageError``, naming the place of the setting, when the setting names no plugin of this kind."""
+        """Raise ``UsageError``, saying where it is set, if this setting names no installed plugin of this kind."""
         name, origin = getattr(self.settings, setting), self.origins.get(setting, "default")
         where = "" if origin in {"default", "flag"} else f"{origin}: {setting} = {name!r}: "
         require(kind, name, where=where, besides=CHOICES.get(kind, ()))
@@ -88,13 +88,13 @@ class Workspace:
         return self if self.dry_run else replace(self, dry_run=True)
 
     def open_for_looking(self) -> Workspace:
-        """Return this workspace, or a dry run when the database is missing or read-only, as in an agent's sandbox."""
+        """Return this workspace, or a dry run if the database is missing or read-only, as in an agent's sandbox."""
         path = self.data_dir / DATABASE
         return self if all(os.access(place, os.W_OK) for place in (path, path.parent)) else self.make_dry_run()
 
     @property
     def scope(self) -> str:
-        """The folder whose sessions are used; "" for all sessions."""
+        """The folder of the project whose sessions are used; "" for the sessions of all projects."""
         return "" if self.settings.scope == "all" else str(self.project)
 
     @cached_property
@@ -106,7 +106,7 @@ class Workspace:
 
     @cached_property
     def data_dir(self) -> Path:
-        """The folder with this program's data of the user."""
+        """The folder in which this program keeps the user's data."""
         if self.settings.data_dir:
             return Path(self.settings.data_dir).expanduser().absolute()
         import platformdirs
@@ -115,7 +115,7 @@ class Workspace:
 
     @cached_property
     def redactor(self) -> Redactor:
-        """The redactor, which knows the secrets in this environment."""
+        """The redactor, which removes secrets from texts, also those that it finds in this environment."""
         from skillopt_sleep.safety.redaction.redactor import Redactor
 
         return Redactor(values=secrets(self.env))
@@ -162,7 +162,7 @@ class Workspace:
 
     @cached_property
     def proofs(self) -> MomentProofs:
-        """The store of the proofs of references at moments."""
+        """The store of which references at moments have proven to tell good work from bad."""
         from skillopt_sleep.storage.trials import MomentProofs
 
         return MomentProofs(self.database)
@@ -176,7 +176,7 @@ class Workspace:
 
     @cached_property
     def trials(self) -> TrialStore:
-        """The store of undecided edits with their tallies, and of the error account."""
+        """The store of undecided edits with their tallies, and of the count of all rules tried."""
         from skillopt_sleep.storage.trials import TrialStore
 
         return TrialStore(self.database)
@@ -195,7 +195,7 @@ class Workspace:
 
     @cached_property
     def questions(self) -> QuestionBox:
-        """The store in which the handoff backend leaves its questions."""
+        """The store of questions of the handoff backend, which the user's own agent answers in files."""
         return QuestionBox(self.project, self.data_dir)
 
     @cached_property
