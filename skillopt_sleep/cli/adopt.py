@@ -1,4 +1,4 @@
-"""The commands for your decisions: ``adopt`` and ``revert`` a proposal, and approve ``checks`` that score replays."""
+"""The commands for the user's decisions: ``adopt``, ``revert``, and ``checks``, which approves commands that score."""
 
 from __future__ import annotations
 

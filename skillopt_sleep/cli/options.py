@@ -250,10 +250,7 @@ def typed_options() -> tuple[str, ...]:
 def open_workspace(
     flags: Mapping[str, Json | Path], env: Mapping[str, str] | None = None, *, dry_run: bool = False
 ) -> Workspace:
-    """Return the ``Workspace`` (settings, project, data folder) for a command's options. Raises ``UsageError``.
-
-    ``env`` replaces the environment of this process.
-    """
+    """Return the ``Workspace`` (settings, project, data folder) for a command's options, in the environment ``env``."""
     from skillopt_sleep.settings import environment, load
     from skillopt_sleep.usecases.adapters import end_leftovers
     from skillopt_sleep.usecases.workspace import Workspace

@@ -1,1 +1,1 @@
-"""One module for each transcript format; a module has the name under which its source is registered."""
+"""One module for each agent's format of session files; the module's name is the name of the source."""

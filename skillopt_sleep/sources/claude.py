@@ -1,8 +1,8 @@
-"""Reads Claude Code sessions: ``projects/<folder>/<session>.jsonl`` in each configuration folder of Claude Code.
+"""Reads Claude Code's session files, ``projects/<folder>/<session>.jsonl`` in each of its configuration folders.
 
-Only words that a person typed begin a turn. Most of these words are in ordinary user records. The rest is in four other
-places: an attachment (typed while the agent worked), text beside a tool result, the reason given for refusing a tool
-call, and the records of the input queue.
+Only words that a person typed begin a turn. Most of them are in lines of type "user". Others are in an attachment
+(typed while the agent worked), next to a tool's result, in the reason given for refusing a tool call, or in lines about
+the queue of prompts that wait.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from skillopt_sleep.sources.files import list_session_files, read_lines
 from skillopt_sleep.sources.turns import Draft, TurnLog
 
 FOLDERS_WITHOUT_PROMPTS = frozenset({"memory", "subagents", "tool-results"})
-"""Folders below ``projects`` that hold nothing a person typed."""
+"""Folders below ``projects`` whose files contain nothing that a person typed."""
 
 EDITORS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 QUESTION = "AskUserQuestion"
 TOOLS_WITH_READ_INPUT = records.SHELLS | EDITORS | {records.SKILL}
-"""The tools whose call arguments are decoded: shells, file editors and the skill tool."""
+"""Tools whose arguments are decoded, because a turn records them: shells, file editors and the skill tool."""
 
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
 _NEVER_RAN = ("The user doesn't want to", "Permission for this", "Claude requested permissions", "<tool_use_error>")
@@ -40,38 +40,35 @@ class ClaudeSource:
     homes: tuple[str, ...] = ()
     """Claude Code's configuration folders: ``~/.claude``, or those named in ``CLAUDE_CONFIG_DIR``."""
     headless: tuple[str, ...] = ("sdk-cli",)
-    """Entrypoints of Claude Code that programs use (``sdk-cli``: ``claude -p``). Those of editors, ``sdk-ts`` and
-    ``sdk-py``, count as a person's unless they are listed here."""
+    """Ways in which programs start Claude Code, such as ``sdk-cli`` for ``claude -p``: prompts there are no person's.
+    Editors use ``sdk-ts`` and ``sdk-py``, so these count as a person's unless they are listed here."""
 
     @property
     def name(self) -> str:
-        """The name of this source in the registry of plugins."""
+        """The name by which settings and stored sessions call this source."""
         return "claude"
 
     def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
-        """Yield every session file of every configuration folder.
-
-        A folder that is named twice, in different spellings, is listed once.
-        """
+        """Yield every session file; a folder that is named twice, in different spellings, is listed once."""
         roots = [os.path.join(home, "projects") for home in self.homes]  # noqa: PTH118 - paths are plain strings here
         for root in {os.path.realpath(root): root for root in roots}.values():
             yield from list_session_files(root, skipped, without=FOLDERS_WITHOUT_PROMPTS)
 
     def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
-        """Read one session file; return the session, or None when no person typed in it."""
+        """Return the session in a file, or None when no person typed in it or one of our own replays made it."""
         reader = SessionReader(file.path, frozenset(self.headless))
         read_lines(file.path, reader.take, skipped)
         return reader.session()
 
     def read_steps(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Conversation | None:
-        """Read one session file; return the agent's steps in it, or None when no person typed in the session."""
+        """Return the agent's steps in a session file, or None when ``read`` returns None."""
         reader = StepsReader(SessionReader(file.path, frozenset(self.headless)))
         read_lines(file.path, reader.take, skipped, number=reader.number)
         return reader.conversation()
 
 
 class SessionReader:
-    """Builds a session from the lines of its file, which are passed to ``take`` in order."""
+    """Makes a session of the lines of its file, which are given to ``take`` one after the other."""
 
     def __init__(self, path: str, headless: frozenset[str]) -> None:
         self._path = path
@@ -93,11 +90,11 @@ class SessionReader:
         self._ended_at = ""
 
     def take(self, line: bytes) -> None:
-        """Read one line of the file. Raises one of ``files.FAULTS`` when the line is not a record."""
+        """Read the next line. Raises one of ``files.FAULTS`` when it cannot be decoded."""
         self.take_record(records.decode_record(line))
 
     def take_record(self, record: records.Record) -> None:
-        """Add one decoded record to the session."""
+        """Add what a decoded line says to the session."""
         match record.type:
             case "assistant" | "user":
                 if isinstance(record.message, records.Message) and self._is_new(record):
@@ -112,12 +109,12 @@ class SessionReader:
                 self._read_queue_operation(record)
 
     def session(self) -> Session | None:
-        """Return the session read so far, or None when no person typed in it or it is one of our own replays."""
+        """Return the session read so far; None when no person typed in it or one of our own replays made it."""
         session = self.outline()
         return replace(session, turns=self.log.turns()) if session else None
 
     def outline(self) -> Session | None:
-        """Return the session without its turns, or None when no person typed in it or it is one of our own replays."""
+        """Return the session without its turns, or None when ``session`` returns None."""
         is_own = any(is_own_run(cwd, self._first_words or "") for cwd in self._cwds or {""})
         if is_own or not self.log.has_prompts():
             return None
@@ -133,7 +130,7 @@ class SessionReader:
         )
 
     def _is_new(self, record: records.Record) -> bool:
-        """Tell whether a record is in the main conversation and no copy; resume and fork repeat earlier records."""
+        """Tell whether a line is neither a sub-agent's nor a repetition: resume and fork copy earlier lines."""
         if record.is_sidechain or record.uuid in self._seen:
             return False
         if record.uuid:
@@ -198,7 +195,7 @@ class SessionReader:
             self._add_typed(record, typed, PromptKind.QUEUED if beside_result else PromptKind.TYPED)
 
     def _add_typed(self, record: records.Record, typed: records.TypedText, kind: PromptKind) -> None:
-        """Begin a turn with what a person typed; work that starts without a person's words ends the current turn."""
+        """Begin a turn with what a person typed. If a program gave the agent work, only end the turn before."""
         if not typed.starts_work:
             return
         if not typed.text or self._entrypoint in self._headless:
@@ -253,7 +250,7 @@ class SessionReader:
         return self.log.begin_turn(text, id=self._turn_id(record, text), kind=kind, at=record.timestamp or "")
 
     def _turn_id(self, record: records.Record, text: str) -> str:
-        """Return the record's uuid, or a digest of its place and text when the uuid is missing or already taken."""
+        """Return an id for the turn: the line's uuid, or a digest of place and text if that is missing or taken."""
         if record.uuid and record.uuid not in self._used_ids:
             self._used_ids.add(record.uuid)
             return record.uuid
@@ -261,7 +258,7 @@ class SessionReader:
 
 
 def _is_from_person(record: records.Record) -> bool:
-    """Tell whether a person may have typed a user record; expansions, summaries and notices are marked as such."""
+    """Tell whether a person may have typed a line of type "user"; summaries, notices and the like are marked."""
     if record.is_meta or record.is_compact_summary or record.turn_companion or record.source_tool_use_id:
         return False
     if record.origin is not None and record.origin.kind is not None:

@@ -1,8 +1,8 @@
-"""Decodes the records of a Claude Code session file and finds what a person typed in them.
+"""Decodes the lines of Claude Code's session files, here called records, and finds what a person typed in them.
 
-A record is one JSON object on one line; fields that are not needed are skipped without being built. A message of the
-model is spread over several records, one block each. Claude Code also writes in the user's name: it wraps commands in
-tags, adds reminders around a prompt, and sends notices. These are recognised by their form, never by their content.
+A record is a JSON object; fields that are not needed are skipped without being built. One answer of the model is spread
+over several records, one block each. Claude Code also writes in the user's name: it wraps commands in tags, adds
+reminders around a prompt, and sends notices. These are recognised by their form, never by their content.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from msgspec import Raw, Struct
 NOTHING = Raw(b"null")
 
 READ_TYPES = frozenset({"assistant", "attachment", "queue-operation", "user"})
-"""The types of record that are decoded; records of other types are ignored."""
+"""Types of record that are needed; records of other types are ignored, whatever they contain."""
 
 SHELLS = frozenset({"Bash", "PowerShell"})
 SKILL = "Skill"
 SYNTHETIC_MODEL = "<synthetic>"
-"""The model name in records that Claude Code wrote in place of the model, such as API errors."""
+"""What a record names as its model when Claude Code wrote it itself, as on an API error."""
 AUTOMATIC_DENIALS = frozenset({"automode-blocked", "permission-rule"})
-"""The kinds of refused tool calls that a program refused, not a person."""
+"""Marks of a tool call that a program refused, and not a person."""
 
 
 class Block(Struct, gc=False):
-    """One block of a message: ``text``, ``tool_use`` (id, name, input) or ``tool_result`` (tool_use_id, content)."""
+    """A part of a message: ``text``, ``tool_use`` (id, name, input) or ``tool_result`` (tool_use_id, content)."""
 
     type: str = ""
     text: str | None = None
@@ -41,20 +41,20 @@ class Block(Struct, gc=False):
 
 
 class Message(Struct, gc=False):
-    """The API message inside a record."""
+    """The message to or from the model that a record contains."""
 
     content: str | list[Block] | None = None
     model: str | None = None
 
 
 class Origin(Struct, gc=False):
-    """Who caused a record: ``human``, ``task-notification``, ``peer``, ``coordinator`` and others."""
+    """Who caused a record: "human", "task-notification", "peer", "coordinator" and others."""
 
     kind: str | None = None
 
 
 class Attachment(Struct, rename="camel", gc=False):
-    """A record's addition to the conversation; type ``queued_command`` is what was typed while the agent worked."""
+    """What Claude Code adds to the conversation; ``queued_command`` is what was typed while the agent worked."""
 
     type: str = ""
     prompt: Raw = NOTHING
@@ -64,7 +64,7 @@ class Attachment(Struct, rename="camel", gc=False):
 
 
 class Record(Struct, rename="camel", gc=False):
-    """One line of a session file. Only queue operations use ``content``, ``operation`` and ``reason``."""
+    """One line of a session file. Only records about waiting prompts have ``content``, ``operation`` and ``reason``."""
 
     type: str = ""
     uuid: str | None = None
@@ -95,13 +95,13 @@ RecordT = TypeVar("RecordT", bound=Record)
 
 
 class RecordType(Struct, gc=False):
-    """The type of a record alone, for lines whose other fields cannot be decoded."""
+    """Only the type of a record, for lines of which the other fields have an unknown form."""
 
     type: str = ""
 
 
 class ToolInput(Struct, gc=False):
-    """The call arguments of the tools listed in ``claude.TOOLS_WITH_READ_INPUT``."""
+    """Arguments of the tools in ``claude.TOOLS_WITH_READ_INPUT``."""
 
     command: str | None = None
     file_path: str | None = None
@@ -110,7 +110,7 @@ class ToolInput(Struct, gc=False):
 
 
 class ShellResult(Struct, rename="camel", gc=False):
-    """Details of the result of a shell command that did not fail, such as whether it was interrupted."""
+    """What is known of a shell command that did not fail, such as whether it was interrupted."""
 
     interrupted: bool | None = None
     background_task_id: str | None = None
@@ -118,7 +118,7 @@ class ShellResult(Struct, rename="camel", gc=False):
 
 
 class Answers(Struct, gc=False):
-    """The options that a person chose in a question dialogue, by the text of the question."""
+    """What a person chose when the agent asked questions, by the text of the question."""
 
     answers: dict[str, str | list[str]] | None = None
 
@@ -132,12 +132,12 @@ _decode_content = msgspec.json.Decoder(str | list[Block] | None).decode
 
 
 def decode_record(line: bytes) -> Record:
-    """Decode one line; return an empty record for a type outside ``READ_TYPES`` whose fields do not fit."""
+    """Decode a line. One of an ignored type whose fields have an unknown form gives an empty record."""
     return decode_record_as(_decode_record, line) or Record()
 
 
 def decode_record_as(decode: Callable[[bytes], RecordT], line: bytes) -> RecordT | None:
-    """Decode one line with ``decode``; return None for a type outside ``READ_TYPES`` whose fields do not fit."""
+    """Decode a line with ``decode``. One of an ignored type whose fields have an unknown form gives None."""
     try:
         return decode(line)
     except msgspec.ValidationError:
@@ -147,14 +147,14 @@ def decode_record_as(decode: Callable[[bytes], RecordT], line: bytes) -> RecordT
 
 
 def read_blocks(content: str | list[Block] | None) -> list[Block]:
-    """Return the blocks of a message; a bare string counts as one text block."""
+    """Return the blocks of a message; a message that is only a string is one block of text."""
     if isinstance(content, str):
         return [Block(type="text", text=content)]
     return content or []
 
 
 def read_text(raw: Raw) -> str:
-    """Return the text of a JSON string or of a list of blocks, or "" for JSON of any other shape."""
+    """Return the text of a JSON string or of a JSON list of blocks, and "" for any other JSON."""
     try:
         content = _decode_content(raw)
     except msgspec.ValidationError:
@@ -163,7 +163,7 @@ def read_text(raw: Raw) -> str:
 
 
 def read_shell_result(raw: Raw) -> ShellResult:
-    """Return the details of a shell command's result; they are empty for the result of a third-party tool."""
+    """Return what is known of a shell command's result; nothing if it has another form."""
     try:
         return _decode_shell_result(raw)
     except msgspec.ValidationError:
@@ -171,7 +171,7 @@ def read_shell_result(raw: Raw) -> ShellResult:
 
 
 def read_answers(raw: Raw) -> list[str]:
-    """Return the options that a person chose in a question dialogue, one string per question."""
+    """Return what a person chose for each of the agent's questions, as one string each."""
     try:
         answers = _decode_answers(raw).answers or {}
     except msgspec.ValidationError:
@@ -198,7 +198,7 @@ NOTICES = (
     "[Image: ",
     "[SYSTEM NOTIFICATION",
 )
-"""Beginnings of texts that a program wrote, not a person, and of shell commands (``<bash-input>``)."""
+"""How texts begin that are no prompt of a person: a program wrote them, or they are a shell command."""
 
 _ADDED_TAGS = (
     "ide_diagnostics",
@@ -234,13 +234,13 @@ class TypedText(Struct, frozen=True, kw_only=True):
 
     text: str = ""
     command: str = ""
-    """The name of the slash command that the person called, or ""."""
+    """Name of the slash command that the person typed, or ""."""
     starts_work: bool = False
-    """Whether the typed words make the agent work, as a prompt, command or accepted plan does, unlike ``/model``."""
+    """Whether the agent starts to work because of it: on a prompt or an accepted plan, but not on ``/model``."""
 
 
 def find_typed_text(texts: Sequence[str]) -> TypedText:
-    """Return what a person typed in one record, whose text blocks are given."""
+    """Return what a person typed in a record with these text blocks."""
     parts = [typed for text in texts if (typed := _read_block(text)).starts_work]
     return TypedText(
         text="\n\n".join(typed.text for typed in parts if typed.text),
@@ -250,14 +250,14 @@ def find_typed_text(texts: Sequence[str]) -> TypedText:
 
 
 def is_interruption(text: str) -> bool:
-    """Tell whether a text block says that the person stopped the agent."""
+    """Tell whether a text is Claude Code's note that the person stopped the agent."""
     return text.lstrip().startswith(_INTERRUPTION)
 
 
 def read_rejection(result: str) -> str:
-    """Return what a person wrote while refusing a tool call, or "" for nothing.
+    """Return what a person wrote when refusing a tool call, or "" for nothing.
 
-    ``result`` is the text that the agent received as the result of the call.
+    ``result`` is what the agent then got as the result of the call.
     """
     match = _REJECTED.match(result)
     if match is None or match["words"].startswith(_CLARIFY):
@@ -277,7 +277,7 @@ def _read_block(text: str) -> TypedText:
 
 
 def _read_slash_command(text: str) -> TypedText:
-    """Return a command typed for the agent; a local one, which begins with ``<command-name>``, comes back empty."""
+    """Return the slash command in a text; nothing for one that Claude Code carries out itself, such as ``/model``."""
     match = _COMMAND.match(text)
     if match is None or text.startswith("<command-name>"):
         return TypedText()
@@ -285,7 +285,7 @@ def _read_slash_command(text: str) -> TypedText:
 
 
 def _strip_added(text: str) -> str:
-    """Remove the blocks that Claude Code or the editor put before and after the text."""
+    """Remove what Claude Code or an editor put before and after a prompt, such as reminders."""
     start = 0
     while match := _ADDED_BEFORE.match(text, start):
         start = match.end()
@@ -304,16 +304,16 @@ def _strip_added(text: str) -> str:
 
 
 ABSORBED = "absorbed_mid_turn"
-"""The reason of a ``remove`` that hands waiting words to the running turn; earlier versions record no reason."""
+"""Reason in a "remove" record when a waiting prompt went to the running turn; earlier versions give no reason."""
 
 NOTIFICATION = "<task-notification"
 
 
 class InputQueue:
-    """The texts that wait in Claude Code's input queue while the agent works, first in, first out.
+    """The prompts that wait while the agent works, in the order in which they were typed.
 
-    Nearly every text is recorded a second time, as the next prompt (``dequeue``) or as an attachment. In sessions of
-    early 2026, some exist only as an ``enqueue`` and the ``remove`` that handed them to the agent.
+    Nearly all of them are recorded a second time, as the next prompt or as an attachment. In sessions of early 2026,
+    some exist only in the records about waiting: "enqueue", and the "remove" that gave them to the agent.
     """
 
     def __init__(self) -> None:
@@ -321,7 +321,7 @@ class InputQueue:
         self._removed_early = 0
 
     def apply(self, operation: str, text: str, reason: str) -> str:
-        """Apply one operation; return the text that it took out for the agent and that may have no other record."""
+        """Follow a record about waiting; return a prompt that went to the agent and may be recorded nowhere else."""
         match operation:
             case "enqueue":
                 self._waiting.append(text)
@@ -335,13 +335,13 @@ class InputQueue:
         return ""
 
     def note_attached(self, text: str) -> None:
-        """Remove a text that an attachment gave to the agent; the text's ``remove`` record may follow later."""
+        """Take out a prompt that an attachment gave to the agent; its "remove" record may follow later."""
         if text in self._waiting:
             self._waiting.remove(text)
             self._removed_early += 1
 
     def _remove(self, text: str) -> str:
-        """Remove and return the named text, or the first one when no text is named; return "" when there is none."""
+        """Take out this prompt, or the first one for ""; return it, or "" when there is none."""
         if text:
             if text not in self._waiting:
                 return ""

@@ -1,9 +1,9 @@
 """Reads what the agent did in a Claude Code session, in the order of the conversation.
 
-The records form a chain: each names its parent in ``parentUuid``, or in ``logicalParentUuid`` after a compaction. The
-conversation is the chain that ends with the last record; an abandoned branch remains where the person went back to an
-earlier prompt. Parallel calls are records of one message, each with its own result, and only some are links of the
-chain. A file without usable links is read line by line.
+Each record names the one before it in ``parentUuid``, or in ``logicalParentUuid`` after a compaction. Where the person
+went back to an earlier prompt, an abandoned branch stays in the file, so the conversation is the chain of records that
+leads to the last one. Of parallel calls, which are records of one message with a result each, only some are in the
+chain; the others are added. A file without usable names is read line by line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skillopt_sleep.sources import turns as steps
 from skillopt_sleep.sources.turns import Draft, StepDraft
 
 FILE_TOOLS = frozenset({"Edit", "ExitPlanMode", "MultiEdit", "NotebookEdit", "Read", "Write"})
-"""Tools that read or write a file or a plan; more characters of their calls are kept than of others."""
+"""Tools that read or write a file or a plan; more characters are kept of their calls than of others."""
 
 _REFUSED = ("The user doesn't want to", "Permission for this tool use was denied", "User rejected")
 _DENIED = ("Permission for this action was denied", "Permission to use", "Claude requested permissions", "PreToolUse:")
@@ -33,13 +33,13 @@ _CLEARED = "<command-name>/clear</command-name>"
 
 
 class LinkedMessage(records.Message, gc=False):
-    """A message of the model with its id, which all records of one answer share."""
+    """A message with its id, which is the same in all records of one answer of the model."""
 
     id: str | None = None
 
 
 class LinkedAttachment(records.Attachment, rename="camel", gc=False):
-    """An attachment with the file that it shows to the model; each type of attachment has its own fields for it."""
+    """An attachment with the fields in which, by its type, it shows a file to the model."""
 
     filename: Raw = records.NOTHING
     path: Raw = records.NOTHING
@@ -53,13 +53,13 @@ class _ShownText(Struct, frozen=True, gc=False):
 
 
 class _ShownFile(Struct, frozen=True, gc=False):
-    """The content of an attachment of type ``file``."""
+    """What an attachment of type "file" contains."""
 
     file: _ShownText = _ShownText()
 
 
 class LinkedRecord(records.Record, rename="camel", gc=False):
-    """A record with the links to its parent record."""
+    """A record with the uuid of the record before it."""
 
     parent_uuid: str | None = None
     logical_parent_uuid: str | None = None
@@ -69,16 +69,16 @@ class LinkedRecord(records.Record, rename="camel", gc=False):
 
 
 class _Node(NamedTuple):
-    """The place of a record in the conversation: its line number and the uuid of its parent."""
+    """Where a record is: its line number, and the uuid of the record before it."""
 
     line: int
     parent: str
     continues: bool
-    """Whether a record without a parent follows the record on the line before it."""
+    """Whether a record that names none before it follows the one on the line before, as after a compaction."""
 
 
 class _Result(NamedTuple):
-    """The result of a tool call."""
+    """What a tool call returned, how it ended, and what the person wrote when refusing it."""
 
     uuid: str
     text: str
@@ -87,40 +87,40 @@ class _Result(NamedTuple):
 
 
 class StepsReader:
-    """Builds the conversation of one session from the lines of its file, which are passed to ``take`` in order."""
+    """Makes the conversation of a session of the lines of its file, which are given to ``take`` one after the other."""
 
     def __init__(self, session: steps.SessionReader) -> None:
         self._session = session
         self._line = 0
         self._nodes: dict[str, _Node] = {}
         self._main: list[tuple[int, str]] = []
-        """The line number and the uuid of each record of the main conversation."""
+        """Line number and uuid of each record that is neither a sub-agent's nor a repetition."""
         self._entries: list[tuple[int, str, Draft | StepDraft]] = []
-        """All prompts and steps, each with the line number and the uuid of its record."""
+        """All prompts and steps, each with line number and uuid of its record."""
         self._open: dict[str, StepDraft] = {}
-        """The calls that have no result yet, by the id of the call."""
+        """Calls that have no result yet, by the call's id."""
         self._early: dict[str, _Result] = {}
-        """Results on lines before the line of their call, by the id of the call."""
+        """Results that come on an earlier line than their call, by the call's id."""
         self._skills: dict[str, str] = {}
-        """The name of the skill that a call invoked, by the id of the call."""
+        """Name of the skill that a call loads, by the call's id."""
         self._messages: dict[str, list[str]] = {}
-        """The uuids of the records of each message of the model, by the id of the message."""
+        """Uuids of the records of each answer of the model, by the answer's id."""
         self._results: dict[str, list[str]] = {}
-        """The uuids of the records with the results of a record's calls, by the uuid of that record."""
+        """Uuids of the records with results of calls, by the uuid of the record with the calls."""
         self._callers: dict[str, str] = {}
-        """The uuid of the record that contains a call, by the id of the call."""
+        """Uuid of the record with a call, by the call's id."""
         self._called: dict[str, str] = {}
-        """The id of the last call in a record, by the uuid of the record."""
+        """Id of the last call in a record, by the record's uuid."""
         self._command = ""
-        """The name of the slash command whose body the next record contains, or ""."""
+        """Name of the slash command that the person typed last, whose text the next record may contain; or ""."""
         self._is_linked = True
 
     def number(self, line: int) -> None:
-        """Set the number of the line that is passed to ``take`` next."""
+        """Set the number of the line that ``take`` gets next."""
         self._line = line
 
     def take(self, line: bytes) -> None:
-        """Read one line of the file. Raises one of ``files.FAULTS`` when the line is not a record."""
+        """Read the next line. Raises one of ``files.FAULTS`` when it cannot be decoded."""
         record = records.decode_record_as(_decode_record, line) or LinkedRecord()
         drafts = self._session.log.drafts
         begun = len(drafts)
@@ -131,7 +131,7 @@ class StepsReader:
         self._entries += ((self._line, uuid, draft) for draft in drafts[begun:])
 
     def _read_new(self, record: LinkedRecord, uuid: str) -> None:
-        """Read a record that belongs to the main conversation and is not a copy of an earlier record."""
+        """Read a record that is neither a sub-agent's nor a repetition."""
         if uuid:
             parent = record.parent_uuid or record.logical_parent_uuid or ""
             self._nodes[uuid] = _Node(self._line, parent, not parent and _continues(record))
@@ -150,7 +150,7 @@ class StepsReader:
                     self._add(record, StepKind.SHOWN, path).result = steps.shorten(text, steps.FILE)
 
     def conversation(self) -> Conversation | None:
-        """Return the conversation read so far, or None when no person typed in it or it is one of our own replays."""
+        """Return the conversation read so far; None when no person typed in it or one of our own replays made it."""
         session = self._session.outline()
         entries = self._follow_chain() if self._is_linked else (entry for _, _, entry in self._entries)
         return steps.build_conversation(session, entries) if session else None
@@ -204,7 +204,7 @@ class StepsReader:
             self._command = records.find_typed_text(texts).command
 
     def _read_instruction(self, record: LinkedRecord, text: str) -> None:
-        """Add the body of a command or skill as a step; ignore the other texts that Claude Code adds."""
+        """Add the text of a command or skill as a step; other texts that Claude Code adds are ignored."""
         call = record.source_tool_use_id or ""
         folder = _SKILL_FOLDER.match(text)
         name = self._skills.get(call) or (PurePath(folder["folder"].strip()).name if folder else "")
@@ -239,9 +239,9 @@ class StepsReader:
         return step
 
     def _follow_chain(self) -> Iterator[Draft | StepDraft]:
-        """Yield, in order, the prompts and steps of the conversation that ends with the last record.
+        """Yield the prompts and steps of the conversation in order, without those of abandoned branches.
 
-        An entry without a uuid, such as words from the input queue, belongs to the record before it.
+        An entry without a uuid, such as a prompt that waited, belongs to the record before it.
         """
         places = self._find_places()
         found: list[tuple[int, int, int]] = []
@@ -252,7 +252,7 @@ class StepsReader:
         return (self._entries[number][-1] for _, _, number in sorted(found))
 
     def _find_places(self) -> dict[str, int]:
-        """Return each record's place by uuid: its rank on the chain, or beside the chain the rank before it."""
+        """Return by uuid at which place of the conversation a record is; parallel calls have their neighbour's."""
         chain = self._list_chain()
         rank = {uuid: number for number, uuid in enumerate(chain)}
         answers = (uuids for uuids in self._messages.values() if not rank.keys().isdisjoint(uuids))
@@ -267,7 +267,7 @@ class StepsReader:
         return places
 
     def _list_chain(self) -> list[str]:
-        """Return the uuids of the chain, from its root to the last record of the conversation."""
+        """Return the uuids of the records that lead to the last record, in order."""
         chain: dict[str, None] = {}
         uuid = self._main[-1][-1] if self._main else ""
         while uuid and uuid not in chain:
@@ -280,7 +280,7 @@ class StepsReader:
         return list(reversed(chain))
 
     def _find_before(self, line: int) -> str:
-        """Return the uuid of the conversation's last record before the given line, or "" when there is none."""
+        """Return the uuid of the last record before a line, or "" when there is none."""
         number = bisect.bisect_left(self._main, (line, ""))
         return self._main[number - 1][-1] if number else ""
 
@@ -290,7 +290,7 @@ _decode_shown_file = msgspec.json.Decoder(_ShownFile).decode
 
 
 def _read_shown(attachment: LinkedAttachment) -> tuple[str, str] | None:
-    """Return the path and text of the file that an attachment shows to the model, or None when it shows none."""
+    """Return (path, text) of the file that an attachment shows to the model, or None when it shows none."""
     path, content = records.read_text(attachment.filename) or records.read_text(attachment.path), ""
     match attachment.type:
         case "edited_text_file":
@@ -308,7 +308,7 @@ def _read_shown(attachment: LinkedAttachment) -> tuple[str, str] | None:
 
 
 def _continues(record: LinkedRecord) -> bool:
-    """Tell whether a record without a parent follows the record before it, as after a compaction or ``/clear``."""
+    """Tell whether a record that names none before it goes on after it, as after a compaction or ``/clear``."""
     if record.subtype == "compact_boundary" or record.is_compact_summary:
         return True
     message = record.message
@@ -317,7 +317,7 @@ def _continues(record: LinkedRecord) -> bool:
 
 
 def _find_outcome(record: LinkedRecord, text: str, *, is_error: bool, tool: str) -> StepOutcome:
-    """Return how a call ended, according to the record of its result; ``tool`` is "" while the call is unknown."""
+    """Return how a call ended, from the record with its result; ``tool`` is "" when its call was not found."""
     cut = tool in {"", *records.SHELLS} and bool(records.read_shell_result(record.tool_use_result).interrupted)
     if not is_error:
         return StepOutcome.INTERRUPTED if cut else StepOutcome.DONE

@@ -1,7 +1,7 @@
-"""Reads Codex rollouts: live ones in ``sessions/``, in a folder per day, and older ones in ``archived_sessions/``.
+"""Reads Codex's session files: live ones in ``sessions/``, in a folder per day, and old ones in ``archived_sessions/``.
 
-Codex records every prompt twice: as an event, and as one of several user messages, most of which nobody typed. Prompts
-are therefore read from the events, or from the messages in rollouts of early versions, which have no such events.
+Codex records every prompt twice: as an event, and as one of several user messages, most of which nobody typed. So
+prompts are read from the events, and from the messages only in files of early versions, which have no such events.
 Context and wrappers that Codex and its front ends add are recognised by their form, never by their content.
 """
 
@@ -59,7 +59,7 @@ CONTEXT_TAGS = (
     "user_instructions",
     "user_shell_command",
 )
-"""Tags at the beginning of messages that hold context, or a shell command (``user_shell_command``), and no prompt."""
+"""Tags with which a message begins that is no prompt: it is context, or a shell command of the user."""
 
 _CONTEXT = re.compile(
     rf"<(?:{'|'.join(map(re.escape, CONTEXT_TAGS))})[^<>]*>"
@@ -71,13 +71,13 @@ _SKILL = re.compile(r"<skill>\s*<name>(?P<name>[^<]+)</name>")
 _ID_IN_FILE_NAME = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 UNATTENDED_SOURCES = frozenset({"exec", "mcp"})
-"""Kinds of Codex session in which a person or a program may have written the prompt."""
+"""Ways of starting Codex in which a program may have written the prompt, as well as a person."""
 
 INTERNAL_THREADS = frozenset({"memory_consolidation", "subagent"})
-"""Kinds of thread that Codex starts by itself; they hold no prompt of a person."""
+"""Sorts of session that Codex starts itself, and in which no person types."""
 
 PERSONS_TEXT = "user.text"
-"""The kind that Codex gives to a piece of a message that a person typed."""
+"""Codex's mark of the part of a message that a person typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +85,15 @@ class CodexSource:
     """Finds and reads the sessions of Codex."""
 
     home: str = ""
-    """Codex's folder: ``~/.codex`` or the one in ``CODEX_HOME``; "" when Codex is not read."""
+    """Codex's folder: ``~/.codex``, or the one in ``CODEX_HOME``; "" when Codex is not to be read."""
 
     @property
     def name(self) -> str:
-        """The name of this source in the registry of plugins."""
+        """The name by which settings and stored sessions call this source."""
         return "codex"
 
     def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
-        """Yield every rollout file; of a live and an archived file with the same relative path, yield the live one."""
+        """Yield every session file; one that is both live and archived, only as the live one."""
         if not self.home:
             return
         live = os.path.join(self.home, "sessions")  # noqa: PTH118 - paths are plain strings here
@@ -108,20 +108,20 @@ class CodexSource:
                     yield file
 
     def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
-        """Read one session file; return the session, or None for a sub-agent's session and one without typed words."""
+        """Return the session in a file; None for a sub-agent's, one of our own replays, or one without typed words."""
         reader = RolloutReader(file.path)
         read_lines(file.path, reader.take, skipped)
         return reader.session()
 
     def read_steps(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Conversation | None:
-        """Read one session file; return the agent's steps in it, or None for a session that ``read`` leaves out."""
+        """Return the agent's steps in a session file, or None when ``read`` returns None."""
         reader = StepsReader(RolloutReader(file.path))
         read_lines(file.path, reader.take, skipped, number=reader.number)
         return reader.conversation()
 
 
 def find_typed_text(text: str) -> str:
-    """Return what a person typed in one message, or "" for an image or text that the agent's program added."""
+    """Return what a person typed in a message, or "" when it is something that Codex added, such as context."""
     text = text.strip()
     if _CONTEXT.match(text):
         return ""
@@ -130,13 +130,13 @@ def find_typed_text(text: str) -> str:
 
 
 def _find_skill_name(text: str) -> str:
-    """Return the name of the skill whose text a message gives to the agent, or "" when it gives none."""
+    """Return the name of the skill whose text is this part of a message, or "" when it is no skill's."""
     match = _SKILL.match(text.lstrip())
     return match["name"].strip() if match else ""
 
 
 class RolloutReader:
-    """Builds a session from the lines of one rollout file, which are passed to ``take`` in order."""
+    """Makes a session of the lines of a Codex file (a "rollout"), which are given to ``take`` one after the other."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -154,13 +154,13 @@ class RolloutReader:
         self._started_at = ""
 
     def take(self, line: bytes) -> None:
-        """Read one line of the file. Raises one of ``files.FAULTS`` when the line is not a record."""
+        """Read the next line. Raises one of ``files.FAULTS`` when it cannot be decoded."""
         if self._is_internal:
             return
         self.take_record(records.decode_record(line), line)
 
     def take_record(self, record: records.Record, line: bytes) -> None:
-        """Add one decoded record to the session; ``line`` is the line that held the record."""
+        """Add what a decoded line says to the session; ``line`` has the fields that were not decoded."""
         payload = record.payload
         self._at = record.timestamp or self._at
         self._started_at = self._started_at or self._at
@@ -177,15 +177,12 @@ class RolloutReader:
                 self._read_response(records.decode_bare_payload(line))
 
     def session(self) -> Session | None:
-        """Return the session read so far, or None when there is no session of a person.
-
-        A sub-agent's session, one of our own replays, and a session in which no person typed give None.
-        """
+        """Return the session so far; None for a sub-agent's, one of our own replays, or one without typed words."""
         session = self.outline()
         return replace(session, turns=self.log.turns()) if session else None
 
     def outline(self) -> Session | None:
-        """Return the session without its turns, or None in the cases in which ``session`` returns None."""
+        """Return the session without its turns, or None when ``session`` returns None."""
         meta = self._meta or records.SessionMeta()
         if self._is_internal or not self.log.has_prompts() or is_own_run(meta.cwd or "", self._first_words):
             return None
@@ -208,7 +205,7 @@ class RolloutReader:
         return (self._meta and self._meta.id) or (in_name[0] if in_name else name.removesuffix(".jsonl"))
 
     def _read_meta(self, meta: records.SessionMeta) -> None:
-        """Keep the first ``session_meta`` only; resuming repeats that record, and a fork adds its parent's."""
+        """Keep what the file's first ``session_meta`` says; resuming repeats it, and a fork adds that of its origin."""
         if self._meta is not None:
             return
         self._meta = meta
@@ -240,7 +237,7 @@ class RolloutReader:
                 self.log.current.files.update(dict.fromkeys(item.changes or ()))
 
     def _add_event_prompt(self, channel: str, text: str) -> None:
-        """Add a prompt from an event, once even in versions that write two kinds of event for the same prompt."""
+        """Add a prompt from an event, but only once where a version writes two kinds of event for each prompt."""
         counts = self._prompts[channel]
         counts[text] += 1
         if counts[text] > max(other[text] for name, other in self._prompts.items() if name != channel):
@@ -262,7 +259,7 @@ class RolloutReader:
                 self._read_tool_output(item)
 
     def _read_user_message(self, item: records.Payload) -> None:
-        """Note the skills in a user message; add its text as a prompt only when the rollout has no prompt events."""
+        """Note the skills in a user message, and its prompt if the file records no prompts as events."""
         pieces = records.read_pieces(item.content)
         for name in filter(None, map(_find_skill_name, pieces)):
             self.log.current.skills[name] = None

@@ -1,7 +1,7 @@
-"""Decodes the records of a Codex rollout, and what its tool calls did: commands, exit statuses, patched files.
+"""Decodes the lines of Codex's session files: their form, and what tool calls did (commands, exit statuses, files).
 
-A record is an envelope with a type and a payload; rollouts of 2025 consist of bare payloads. Fields that are not needed
-are skipped without being built.
+A line is a record with a type and a payload; in files of 2025, a payload alone. Fields that are not needed are skipped
+without being built.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 NOTHING = Raw(b"null")
 
 READ_TYPES = frozenset({"event_msg", "response_item", "session_meta", "turn_context"})
-"""The types of record that are decoded; records of other types are ignored."""
+"""Types of record that are needed; records of other types are ignored, whatever they contain."""
 
 READ_PAYLOADS = frozenset(
     {
@@ -33,11 +33,11 @@ READ_PAYLOADS = frozenset(
         "user_message",
     }
 )
-"""The types of payload that are decoded; "" stands for records of context, whose payload has no type."""
+"""Types of payload that are needed; "" stands for those of ``turn_context``, which have no type."""
 
 
 class Git(Struct, gc=False):
-    """The repository a session began in."""
+    """The git repository in which a session began."""
 
     branch: str | None = None
     commit_hash: str | None = None
@@ -45,7 +45,7 @@ class Git(Struct, gc=False):
 
 
 class SessionMeta(Struct, gc=False):
-    """The origin of a session; ``source`` is a word (cli, vscode, exec), or an object for a sub-agent."""
+    """Where a session comes from; ``source`` is a word (cli, vscode, exec), or an object for a sub-agent's."""
 
     id: str | None = None
     cwd: str | None = None
@@ -55,13 +55,13 @@ class SessionMeta(Struct, gc=False):
 
 
 class ContentKinds(Struct, gc=False):
-    """The kind of each piece of a message, which only later versions record."""
+    """What each part of a message is, as only later versions record."""
 
     content_item_kinds: list[str] | None = None
 
 
 class Payload(Struct, gc=False):
-    """The payload of a ``response_item`` or ``event_msg``: the fields that are read, for all types together."""
+    """What a record says. Each type of payload uses some of these fields."""
 
     type: str = ""
     role: str | None = None
@@ -91,13 +91,13 @@ class Record(Struct, gc=False):
 
 
 class PayloadType(Struct, gc=False):
-    """The type of a payload alone, for payloads whose other fields cannot be decoded."""
+    """Only the type of a payload, for those of which the other fields have an unknown form."""
 
     type: str = ""
 
 
 class RecordType(Struct, gc=False):
-    """The type of a record alone, for lines whose other fields cannot be decoded."""
+    """Only the type of a record, for lines of which the other fields have an unknown form."""
 
     type: str = ""
     payload: Raw = NOTHING
@@ -110,7 +110,7 @@ class MetaRecord(Struct, gc=False):
 
 
 class Item(Struct, gc=False):
-    """The item that an ``item_completed`` event reports: a UserMessage, CommandExecution, FileChange or other type."""
+    """What an ``item_completed`` event reports: a UserMessage, a CommandExecution, a FileChange or the like."""
 
     type: str = ""
     content: Raw = NOTHING
@@ -120,7 +120,7 @@ class Item(Struct, gc=False):
 
 
 class Piece(Struct, gc=False):
-    """One piece of a message."""
+    """One part of a message."""
 
     type: str = ""
     text: str | None = None
@@ -136,7 +136,7 @@ _decode_content = msgspec.json.Decoder(str | Piece | list[Piece | str] | None).d
 
 
 def decode_record(line: bytes) -> Record:
-    """Decode one line; return an empty record for an unread type of record or payload whose fields do not fit."""
+    """Decode a line. One of an ignored type whose fields have an unknown form gives an empty record."""
     try:
         return _decode_record(line)
     except msgspec.ValidationError:
@@ -147,12 +147,12 @@ def decode_record(line: bytes) -> Record:
 
 
 def read_pieces(raw: Raw) -> list[str]:
-    """Return the text of each piece of a message; it is "" for a piece without text, such as an image."""
+    """Return the text of each part of a message; "" for a part without text, such as an image."""
     return _list_texts(_read_content(raw))
 
 
 def read_text(raw: Raw) -> str:
-    """Return the text of a JSON string, piece or list of pieces, or "" for JSON of any other shape."""
+    """Return the text in JSON that is a string, a part of a message or a list of parts; "" for any other JSON."""
     content = _read_content(raw)
     return content if isinstance(content, str) else join_pieces(_list_texts(content))
 
@@ -170,12 +170,12 @@ def _read_content(raw: Raw) -> str | Piece | list[Piece | str]:
 
 
 def join_pieces(pieces: Sequence[str]) -> str:
-    """Return the pieces that are not empty as one text, with a blank line between them."""
+    """Join the parts of a message that have text, with a blank line between them."""
     return "\n\n".join(piece for piece in pieces if piece)
 
 
 SHELL_TOOLS = frozenset({"container.exec", "exec_command", "local_shell", "shell", "shell_command", "unified_exec"})
-"""All names that the shell tool has had in the versions of Codex."""
+"""Every name that Codex's shell tool has had."""
 
 _WRAPPERS = re.compile(r"(?:.*/)?(?:ba|da|z|fi)?sh(?:\.exe)?|(?:.*[/\\])?(?:powershell|pwsh)(?:\.exe)?")
 _SHELL_FLAGS = re.compile(r"-\w*[cC](?:ommand)?")
@@ -187,7 +187,7 @@ _SCRIPTED = re.compile(r"\bcmd\s*:\s*(\"(?:[^\"\\]|\\.)*\")")
 
 
 class ShellCall(Struct):
-    """The arguments of a shell call; some versions write the command in ``cmd``, others in ``command``."""
+    """Arguments of the shell tool. Some versions write the command as ``cmd``, others as ``command``."""
 
     cmd: str | list[str] | None = None
     command: str | list[str] | None = None
@@ -195,19 +195,19 @@ class ShellCall(Struct):
 
 
 class ResultMetadata(Struct):
-    """The part of a tool result in an older version's form that holds the exit code."""
+    """Where a tool's result of older versions has the exit status."""
 
     exit_code: int | None = None
 
 
 class OldResult(Struct):
-    """The result of a command in the form of older versions."""
+    """The result of a command as older versions record it."""
 
     metadata: ResultMetadata | None = None
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
-    """The exit status of a command, or the id of the process in which the command still runs."""
+    """How a command ended (``status``), or the id of the ``process`` in which it still runs."""
 
     status: int | None = None
     process: str = ""
@@ -218,7 +218,7 @@ _decode_old_result = msgspec.json.Decoder(OldResult).decode
 
 
 def read_shell_call(arguments: Raw) -> ShellCall:
-    """Return the arguments of a tool call, usually JSON in a string; they are empty when they cannot be decoded."""
+    """Return the arguments of a call of the shell tool; empty ones when they cannot be decoded."""
     try:
         return _decode_shell_call(read_text(arguments) or arguments)
     except (msgspec.DecodeError, RecursionError):
@@ -226,7 +226,7 @@ def read_shell_call(arguments: Raw) -> ShellCall:
 
 
 def read_command_line(*candidates: str | list[str] | None) -> str:
-    """Return the first command that is given, without its shell: ``bash -lc 'make test'`` gives ``make test``."""
+    """Return the first command given, without the shell around it: "make test" for ``["bash", "-lc", "make test"]``."""
     command = next(filter(None, candidates), "")
     if isinstance(command, str):
         return command
@@ -236,13 +236,13 @@ def read_command_line(*candidates: str | list[str] | None) -> str:
 
 
 def read_stdin_process(arguments: Raw) -> str:
-    """Return the id of the process that a ``write_stdin`` call writes to, or "" when the call names none."""
+    """Return to which process a ``write_stdin`` call writes, or "" when it does not say."""
     process = read_shell_call(arguments).session_id
     return "" if process is None else str(process)
 
 
 def find_commands_in_script(script: str) -> list[str]:
-    """Return the shell commands that are string literals in the JavaScript of an ``exec`` call."""
+    """Return the shell commands that are written as strings in the JavaScript of an ``exec`` call."""
     found = []
     for literal in _SCRIPTED.findall(script):
         try:
@@ -253,10 +253,7 @@ def find_commands_in_script(script: str) -> list[str]:
 
 
 def read_command_result(output: Raw) -> CommandResult:
-    """Return how a command ended, from the head of the result that the agent received.
-
-    The output that the command printed is not searched.
-    """
+    """Return how a command ended, as Codex wrote it above the command's own output, which is not searched."""
     text = read_text(output)
     if text.startswith("{"):
         try:
@@ -273,5 +270,5 @@ def read_command_result(output: Raw) -> CommandResult:
 
 
 def find_patched_files(patch: str) -> list[str]:
-    """Return the paths that a patch adds, updates, deletes or moves to."""
+    """Return the paths of the files that a patch adds, updates, deletes or moves."""
     return [path.strip() for path in _PATCHED.findall(patch)] if "*** Begin Patch" in patch else []

@@ -1,7 +1,7 @@
-"""Reads what the agent did in a Codex rollout, which records the conversation in order.
+"""Reads what the agent did in a Codex session; the file has the conversation in order.
 
-When the person goes back to an earlier prompt, the rollout records how many turns were discarded. Results name the call
-they belong to. A skill's text comes as a user message, before or after the prompt that asked for the skill.
+When the person goes back to an earlier prompt, the file says how many turns that discards. Results name their call. A
+skill's text is a user message, before or after the prompt that asked for it.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ _SKILL = re.compile(
 )
 _OUTPUT = "\nOutput:"
 _ANSWERED = 2_000
-"""Maximum characters of a result that Codex itself writes in place of a tool's result."""
+"""Longest text, in characters, with which Codex says that a call was refused; a longer one is the tool's result."""
 _DENIED = ("rejected by user approval settings", "rejected: blocked by policy", "sandbox denied exec error")
 _REFUSED = "rejected by user"
 _ABORTED = re.compile(r"(?:Wall time: [\d.]+ seconds\n)?aborted(?: by user(?: after [\d.]+s)?)?\s*\Z")
 
 
 class RolledBack(Struct, gc=False):
-    """An event that says how many of the last turns the person discarded by going back to an earlier prompt."""
+    """The record of the person going back to an earlier prompt."""
 
     payload: RolledBackTurns
 
 
 class RolledBackTurns(Struct, gc=False):
-    """The payload of a ``thread_rolled_back`` event: the number of discarded turns."""
+    """How many of the last turns that discards."""
 
     num_turns: int = 0
 
 
 class OldOutput(Struct, gc=False):
-    """The output of a tool in the form of older versions."""
+    """The JSON in which older versions wrap what a tool printed."""
 
     output: str = ""
 
 
 class StepsReader:
-    """Builds the conversation of one rollout from the lines of its file, which are passed to ``take`` in order."""
+    """Makes the conversation of a session of the lines of its file, which are given to ``take`` one after the other."""
 
     def __init__(self, session: steps.SessionReader) -> None:
         self._session = session
@@ -60,18 +60,18 @@ class StepsReader:
         self._at = ""
         self._entries: list[Draft | StepDraft] = []
         self._open: dict[str, StepDraft] = {}
-        """The calls that have no result yet, by the id of the call."""
+        """Calls that have no result yet, by the call's id."""
         self._statuses: dict[str, int] = {}
-        """Exit statuses that events reported before the result of the call, by the id of the call."""
+        """Exit statuses that were recorded before the call's result, by the call's id."""
         self._instructions: list[StepDraft] = []
-        """The texts of skills that may belong to the next prompt."""
+        """Texts of skills that belong to the next prompt if it follows at once."""
 
     def number(self, line: int) -> None:
-        """Set the number of the line that is passed to ``take`` next."""
+        """Set the number of the line that ``take`` gets next."""
         self._line = line
 
     def take(self, line: bytes) -> None:
-        """Read one line of the file. Raises one of ``files.FAULTS`` when the line is not a record."""
+        """Read the next line. Raises one of ``files.FAULTS`` when it cannot be decoded."""
         record = records.decode_record(line)
         drafts = self._session.log.drafts
         begun = len(drafts)
@@ -91,7 +91,7 @@ class StepsReader:
                 self._read_item(records.decode_bare_payload(line))
 
     def conversation(self) -> Conversation | None:
-        """Return the conversation read so far, or None when the rollout holds no session of a person."""
+        """Return the conversation read so far, or None when the file has no session of a person."""
         self._add_instructions()
         session = self._session.outline()
         entries = self._entries
@@ -161,7 +161,7 @@ class StepsReader:
         return step
 
     def _leave_turns(self, number: int) -> None:
-        """Drop the last ``number`` turns that a prompt began, which the person discarded by going back."""
+        """Drop the last ``number`` turns, which the person discarded by going back to an earlier prompt."""
         begun = [at for at, entry in enumerate(self._entries) if isinstance(entry, Draft) and entry.prompt]
         if number > 0 and begun:
             del self._entries[begun[-number] if number <= len(begun) else begun[0] :]
@@ -172,7 +172,7 @@ _decode_old_output = msgspec.json.Decoder(OldOutput).decode
 
 
 def _reads_file(given: Json) -> bool:
-    """Tell whether the arguments of a call are a shell command that prints a file."""
+    """Tell whether a call with these arguments is a shell command that prints a file, such as ``cat``."""
     if not isinstance(given, dict):
         return False
     command = given.get("cmd") or given.get("command")
@@ -182,7 +182,7 @@ def _reads_file(given: Json) -> bool:
 
 
 def _read_output(text: str) -> str:
-    """Return what a tool printed, also from the JSON in which older versions wrapped the output."""
+    """Return what a tool printed, without the JSON in which older versions wrap it."""
     if text.startswith("{"):
         try:
             return _decode_old_output(text).output or text
@@ -192,7 +192,7 @@ def _read_output(text: str) -> str:
 
 
 def _find_outcome(text: str, status: int | None) -> StepOutcome:
-    """Return how a call ended: by its exit status, or without one by the text that Codex wrote as the result."""
+    """Return how a call ended, from its exit status, or else from what Codex wrote in place of a result."""
     if status is not None:
         return StepOutcome.FAILED if status else StepOutcome.DONE
     if _OUTPUT in text or len(text) > _ANSWERED:

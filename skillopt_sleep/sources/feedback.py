@@ -1,9 +1,9 @@
-"""Labels what a prompt says about the answer before it: a correction, an approval, or neither.
+"""Decides what a prompt says about the answer before it: a correction, an approval, or neither.
 
-Structure decides first: words typed while refusing a call or after stopping the agent. For all other prompts, points
-are added up: for what the words do (refuse, undo, report a failure ...), and for the situation they were typed in (did
-the agent just write files, did it ask a question?). ``lexicon.toml`` holds the phrases, the points and the threshold.
-In doubt the label is neither: that loses a hint, while a wrong label would teach the wrong lesson.
+Words typed when refusing a call are a correction. For other prompts, points are added up: for what the words do
+(refuse, undo, report a failure ...), and for the situation they were typed in (did the agent just write files, did it
+ask a question?). ``lexicon.toml`` holds the phrases, the points and the threshold. In doubt it is neither: that loses a
+hint, while a wrong label would teach the wrong lesson.
 """
 
 from __future__ import annotations
@@ -29,89 +29,90 @@ from skillopt_sleep.model.session import Feedback, PromptKind
 from skillopt_sleep.model.text import STOPWORDS
 
 OPENING = 400
-"""Characters at the start of a person's own words that are searched for feedback; a new request may follow them."""
+"""Characters of a prompt that are searched for feedback, from its start; a new request may follow them."""
 
 SENTENCES = 4
-"""Maximum sentences of a prompt's opening that are searched for feedback."""
+"""Most sentences of a prompt that are searched for feedback, from its start."""
 
 LONG = 60
-"""Number of words above which a prompt is more likely a new request than a remark."""
+"""A prompt of more words is rather a new request than a remark on the answer."""
 
 SHORT = 5
-"""Maximum words of a remark that can only be about what was just said or done."""
+"""A remark of at most so many words can only be about what was just said or done."""
 
 SEEN = 3_000
-"""Characters at the end of an answer whose words are compared with the prompt's."""
+"""Characters of an answer, at its end, whose words are compared with those of the prompt."""
 
 SHARED = 1 / 3
-"""Minimum share of a remark's content words that must be in the answer it is about; two shared words also suffice."""
+"""Share of a prompt's content words in the answer from which it is about the answer; two such words do as well."""
 
 SAME_REQUEST = 0.6
-"""Minimum share of the content words, three or more, that a prompt shares with the prompt it repeats."""
+"""A prompt repeats the one before it if both have this share of the longer one's content words (three at least)."""
 
 QUOTED = 12
-"""Minimum characters of a line that counts as quoted when both the prompt and the answer contain it."""
+"""Fewest characters of a line of the prompt that is in the answer too, and so counts as quoted from it."""
 
 PROSE = 10
-"""Minimum words of a line that names a place in a file to count as a person's remark, not as a tool's output."""
+"""Fewest words of a line with a place such as "shop.py:12" for it to be a person's remark, not a tool's output."""
 
 _PLACE = re.compile(r"([\w.-]+\.\w+):\d+")
 _PASTED = re.compile(r"\s*(?:[\u276f\u279c$%>] |#+ |```|[<{\[](?!Image))")
-"""The beginning of a prompt that is pasted as a whole: a terminal's prompt, a heading, a fence, a tag."""
+"""How a prompt begins that is pasted as a whole: with a terminal's prompt, a heading, a fence or a tag."""
 
 _PASTE = re.compile(r":[ \t]*\n|\n[`\u276f]")
-"""The start of pasted text after a person's own words: after a colon at a line's end, at a fence or terminal prompt."""
+"""What is between a person's own words and pasted text: a colon at the end of a line, a fence, a terminal's prompt."""
 
 _SPEECH = re.compile(
     "[\"\u201c\u201e\u00ab][^\"\u201d\u201c\u00bb\n]{25,}[\"\u201d\u201c\u00bb]|(?<=: )'[^'\n].{20,}?'(?=\\W|$)"
 )
-"""Words of somebody else in quotation marks; fewer than about 25 characters count as a name and stay."""
+"""Pattern of somebody else's words in quotation marks; up to about 25 characters are rather a name, and stay."""
 
 _CHANGING = re.compile(
     r"(?:^|[;&|(]\s*)(?:sudo\s+)?(?:git\s+(?:commit|push|merge|rebase|reset|checkout|switch|tag|cherry-pick|stash|rm|mv)"
     r"|gh\s+\w+\s+(?:create|edit|merge|close|comment|review|delete)|mv|cp|rm|mkdir|touch|tee|ln|chmod|sed\s+-i|install"
     r"|npm\s+i|pip\s+install|docker|kubectl|terraform|ffmpeg|convert|python\S*\s+-\s|curl\s+-X)\b|>\s*[\w./~]"
 )
-"""A shell command that changes something, unlike commands that only show or test something."""
+"""Pattern of a shell command that changes something, unlike one that only shows or tests."""
 
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 
 
 class Before(Struct, frozen=True, kw_only=True):
-    """What a person had seen of the session when they typed a prompt."""
+    """What the person had seen of the session before typing a prompt."""
 
     asked: str = ""
     """The person's previous prompt."""
     answer: str = ""
-    """The agent's last text, or "" when the agent wrote none."""
+    """The agent's last text, or "" when it wrote none."""
     files: tuple[str, ...] = ()
-    """The files that the agent had written or edited since the previous prompt."""
+    """Files that the agent wrote or edited since that prompt."""
     commands: tuple[str, ...] = ()
-    """The shell commands that the agent had run since the previous prompt."""
+    """Shell commands that the agent ran since that prompt."""
     used_tools: bool = False
 
     @property
     def has_made(self) -> bool:
-        """Whether the agent just made something: files, changes by a command, or an answer that is itself the work."""
+        """Whether the agent just made something: files, changes by a command, or a text without using any tool."""
         return bool(self.files) or not self.used_tools or any(map(_CHANGING.search, self.commands))
 
 
 class Label(Struct, frozen=True, kw_only=True):
-    """What a prompt says about the answer before it, and the reason for this label."""
+    """What a prompt says about the answer before it, and why it is taken so."""
 
     feedback: Feedback
     cause: str = ""
-    """What the words of a correction do, as in "asks to undo it"; "" for prompts that are no correction."""
+    """What a correction does, such as "asks to undo it"; "" for any other prompt."""
 
 
 _NEITHER = Label(feedback=Feedback.NEITHER)
 
 
 def label_feedback(prompt: str, before: Before, kind: PromptKind, *, interrupted: bool) -> Label:
-    """Return the label of a prompt: whether it corrects or approves what the agent did ``before``, or does neither.
+    """Return whether a prompt corrects or approves what the agent did ``before``, or neither.
 
-    ``interrupted``: the person stopped the agent just before. Words typed then are a correction, unless they are a
-    question, an apology or "go on". Words typed while refusing a tool call are a correction, unless they say "go on".
+    ``interrupted``: the person stopped the agent just before; what they typed then counts towards a correction, unless
+    it is a question, an apology or "go on". What was typed when refusing a tool call is a correction, unless it says
+    "go on".
     """
     is_refusal = kind is PromptKind.REJECTION
     if kind.weak or not (before.answer or before.files or interrupted or is_refusal):
@@ -130,19 +131,19 @@ def label_feedback(prompt: str, before: Before, kind: PromptKind, *, interrupted
 
 
 class _Remark(Struct, frozen=True, kw_only=True):
-    """A person's own words at the beginning of a prompt."""
+    """What a person says at the beginning of a prompt, without pasted and quoted text."""
 
     sentences: tuple[Sentence, ...]
     goes_on: bool
-    """Whether the words begin by telling the agent to go on, or by apologising for having stopped it."""
+    """Whether it begins with "go on" or the like, or with an apology for having stopped the agent."""
     length: int
-    """Number of words in the whole prompt, without pasted text."""
+    """Words of the whole prompt, pasted text left out."""
     quotes: bool
     """Whether the prompt repeats a line of the agent's answer."""
     content: frozenset[str]
-    """The prompt's words of four letters or more that carry meaning."""
+    """The prompt's content words: those of four letters or more that are no common ones."""
     findings: bool
-    """Whether the prompt says in prose what is wrong in a line of a file that the agent had just written."""
+    """Whether the prompt says what is wrong in a line, such as "shop.py:12", of a file that the agent just wrote."""
 
 
 def _read_remark(prompt: str, before: Before) -> _Remark:
@@ -161,7 +162,7 @@ def _read_remark(prompt: str, before: Before) -> _Remark:
 
 
 def _drop_quotations(prompt: str, answer: str) -> tuple[str, bool]:
-    """Return the prompt without the lines that it copies from the answer, and whether it had such a line."""
+    """Return the prompt without lines copied from the answer, and whether there were any."""
     if "\n" not in prompt:
         return prompt, False
     seen = " ".join(answer.split())
@@ -176,7 +177,7 @@ def _drop_quotations(prompt: str, answer: str) -> tuple[str, bool]:
 
 
 def _has_findings(own: str, files: Sequence[str]) -> bool:
-    """Tell whether a line names a place in one of the files, as ``name.py:12``, and says something about the place."""
+    """Tell whether a line names a place in one of these files, such as "shop.py:12", with a remark on it."""
     names = set(map(_get_name, files))
     return bool(names) and any(
         len(line.split()) >= PROSE and not names.isdisjoint(_PLACE.findall(line)) for line in own.splitlines()
@@ -192,7 +193,7 @@ def _find_content(text: str) -> frozenset[str]:
 
 
 def _find_cues(remark: _Remark, before: Before) -> dict[str, int]:
-    """Return the points of each cause that the words suggest, minus the points that the situation takes off."""
+    """Return, by cause such as "asks to undo it", the points that the words give, less what the situation takes off."""
     lexicon = load_lexicon()
     comma = lexicon.counters["comma"]
     raised = [(cue, max(cue.weigh(sentence, comma) for sentence in remark.sentences)) for cue in lexicon.cues]
@@ -207,7 +208,7 @@ def _find_cues(remark: _Remark, before: Before) -> dict[str, int]:
 
 
 def _read_situation(remark: _Remark, before: Before) -> frozenset[str]:
-    """Return the facts that cues may need or lose points to, by their names in ``lexicon.toml``."""
+    """Return which facts that ``lexicon.toml`` names are true, such as "files" for an agent that just wrote files."""
     facts = {
         "made": before.has_made,
         "files": bool(before.files),
@@ -221,7 +222,7 @@ def _read_situation(remark: _Remark, before: Before) -> frozenset[str]:
 
 
 def _is_about(remark: _Remark, before: Before) -> bool:
-    """Tell whether a remark points at the answer, shares words or a file's name with it, or has only a few words."""
+    """Tell whether a prompt is about the answer: points at it, shares words or a file's name with it, or is short."""
     if len(remark.sentences) == 1 and len(remark.sentences[0].words) <= SHORT:
         return True
     if any(said.contains(get_table("about")) for said in remark.sentences[:2]):
@@ -232,7 +233,7 @@ def _is_about(remark: _Remark, before: Before) -> bool:
 
 
 def _read_structure(remark: _Remark, before: Before, *, interrupted: bool) -> dict[str, int]:
-    """Return the points of each cause that is recognised without a phrase of the lexicon."""
+    """Return points by cause for corrections that show without a phrase: stopping the agent, findings, asking again."""
     first, points = remark.sentences[0], load_lexicon().structure
     is_question = first.asks or (len(first.words) <= SHORT and any(said.asks for said in remark.sentences[1:2]))
     found: dict[str, int] = {}
@@ -248,7 +249,7 @@ def _read_structure(remark: _Remark, before: Before, *, interrupted: bool) -> di
 
 
 def _add_support(remark: _Remark, before: Before, kind: PromptKind) -> int:
-    """Return the points that the situation adds to a correction, whatever its cause."""
+    """Return points that the situation gives to a correction of any cause, as when the agent just wrote files."""
     points = load_lexicon().supports
     return (
         points["made"] * before.has_made
@@ -261,7 +262,7 @@ def _add_support(remark: _Remark, before: Before, kind: PromptKind) -> int:
 
 
 def _is_approval(remark: _Remark) -> bool:
-    """Tell whether the first sentence praises or thanks, or a later one does in a short remark that orders nothing."""
+    """Tell whether the first sentence praises or thanks, or a later one does in a short prompt that orders nothing."""
     first, later = remark.sentences[0], remark.sentences[1:]
     if _praises(first):
         return True

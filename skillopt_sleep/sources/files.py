@@ -1,7 +1,7 @@
-"""Finds session files and reads their lines; whatever is wrong with a file or a line is counted, never raised.
+"""Finds session files and reads their lines; whatever is wrong with a file or a line is reported, never raised.
 
-Session files are JSON Lines written by other programs, of any version, while we read them, and cut short by crashes
-and full disks. Files are found by name and stat alone; no link is followed and no FIFO or device is opened.
+Session files are JSON Lines written by other programs, of any version, while we read them, and cut short by crashes and
+full disks. They are found without opening any; no link is followed, and no FIFO or device is opened.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from skillopt_sleep.model.session import SessionFile, Skip
 SUFFIX = ".jsonl"
 
 MAX_LINE = 32 * 2**20
-"""Maximum bytes of a line. A record was once part of a request to a model, and requests end at 32 MB."""
+"""Longest line in bytes. A record was part of a request to a model, and such requests end at 32 MB."""
 
 FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Exceptions that decoding a line may raise; any other exception is a bug of this program."""
+"""Errors of decoding a line; any other error would be a bug of this program."""
 
 _BUFFER = 2**18
 _EXTRA_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -35,7 +35,7 @@ _ESCAPED = re.compile(
 def list_session_files(
     root: str, skipped: Callable[[Skip], None], *, without: frozenset[str] = frozenset()
 ) -> Iterator[SessionFile]:
-    """Yield every regular ``*.jsonl`` file below ``root`` in order of path, except in folders named in ``without``.
+    """Yield every regular ``*.jsonl`` file below ``root`` in order of path, except in folders of a name in ``without``.
 
     ``root`` itself may be a link; no link below it is followed. Links, FIFOs, names that are not UTF-8 and folders that
     cannot be listed are reported to ``skipped``.
@@ -74,12 +74,11 @@ def read_lines(
     *,
     number: Callable[[int], None] | None = None,
 ) -> None:
-    """Pass each line of a file to ``take``, which raises one of ``FAULTS`` before it has used any of a bad line.
+    """Call ``take`` with each line of a file; it must raise one of ``FAULTS`` before it uses any part of a bad line.
 
-    No more than ``MAX_LINE`` bytes are in memory at once. An unreadable last line without a newline is ignored: it is
-    still being written. A lone surrogate is replaced and counted. Everything else that cannot be read is reported to
-    ``skipped`` once per reason, with the number of the first such line and their count. ``number`` is called with the
-    number of each line, from 1, before the line is passed to ``take``.
+    No more than ``MAX_LINE`` bytes are in memory at once. A bad last line without a newline is ignored: it is still
+    being written. Half a surrogate pair is replaced. All that is wrong is reported to ``skipped``, once per reason,
+    with the first such line and their number. ``number`` is called with each line's number, from 1, before ``take``.
     """
     tally = _SkipTally(path)
     try:
@@ -102,7 +101,7 @@ def read_lines(
 
 
 class _SkipTally:
-    """Counts the unreadable parts of one file by reason, and notes the first line of each reason."""
+    """Counts what is wrong with one file, by reason, and notes the first line with each."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -119,7 +118,7 @@ class _SkipTally:
 
 
 def _open_regular(path: str) -> BinaryIO:
-    """Open a regular file; raise ``OSError`` when the path has become a FIFO, link or device."""
+    """Open a file. Raises ``OSError`` when the path is now a FIFO, a link or a device."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
         raise OSError("not a regular file")
     return open(path, "rb", buffering=_BUFFER, opener=lambda name, flags: os.open(name, flags | _EXTRA_FLAGS))
@@ -133,7 +132,7 @@ def _skip_rest_of_line(stream: BinaryIO) -> None:
 def _retry_without_surrogates(
     line: bytes, number: int, fault: Exception, take: Callable[[bytes], None], tally: _SkipTally
 ) -> None:
-    """Try a bad line again without its lone surrogates, which JavaScript leaves where it cuts a text in two."""
+    """Try a bad line again without halves of surrogate pairs, which JavaScript leaves where it cuts a text."""
     repaired = _ESCAPED.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], line)
     if repaired == line:
         tally.add(_describe_fault(fault, line), number)
@@ -165,7 +164,7 @@ def _describe_error(error: OSError) -> str:
 
 
 def _find_obstacle(entry: os.DirEntry[str], status: os.stat_result) -> str:
-    """Return why an entry that may hold sessions is not read, or "" for a session file or an unrelated file."""
+    """Return why a path that may hold sessions is not read; "" for a session file, and for a file of another kind."""
     if stat.S_ISREG(status.st_mode) and entry.path.isascii():
         return ""
     if stat.S_ISLNK(status.st_mode):
@@ -180,5 +179,5 @@ def _find_obstacle(entry: os.DirEntry[str], status: os.stat_result) -> str:
 
 
 def _to_printable(path: str) -> str:
-    """Return the path with each byte that is not UTF-8 replaced."""
+    """Return a path with a question mark for each byte that is not UTF-8."""
     return path.encode(errors="replace").decode()

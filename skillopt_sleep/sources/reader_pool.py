@@ -1,8 +1,8 @@
-"""Reads session files and removes their secrets, in several processes when the files are large; results come in order.
+"""Reads session files and redacts them, in several processes when there is much to read; results come in order.
 
-Decoding and redaction need processor time, and one Python process uses a single core. Each reader is a new interpreter
-(``spawn``, which works the same everywhere), gets jobs of some megabytes through a pipe, and ends when the pipe is
-closed, also when its parent was killed. When a reader fails, the present process reads the remaining files itself.
+Decoding and redaction need processor time, and one Python process uses a single core. Each further process is a new
+interpreter (``spawn``, which works the same everywhere), gets jobs of some megabytes through a pipe, and ends when the
+pipe is closed, also when its parent was killed. When one fails, this process reads the remaining files itself.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from skillopt_sleep.model.session import Session, SessionFile, Skip
 from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session
 
 WORTH_IT = 24 * 2**20
-"""Minimum bytes of all files for which reader processes are started; each takes a third of a second to start."""
+"""Bytes of all files from which further processes are started; starting one takes a third of a second."""
 MOST_READERS = 4
-"""Maximum number of readers; the present process stores what they read, and could not keep up with more."""
+"""Most processes that read; this one stores what they read, and could not keep up with more."""
 JOB = 4 * 2**20
-"""Maximum bytes of the files of one job; a larger file is a job of its own."""
+"""Most bytes of files in one job; a larger file is a job by itself."""
 MOST_FILES = 64
-"""Maximum files of one job, so that its description fits into a pipe."""
+"""Most files in one job, so that the list of them fits into a pipe."""
 AHEAD = 2
-"""Unanswered jobs that each reader has at most: one that it works on, and the next one."""
+"""Most jobs that a process has at a time: the one it works on, and the next one."""
 
 Read = tuple[Session | None, tuple[Skip, ...]]
-"""The result for one file: its session without secrets (None without a prompt or on failure), and what was skipped."""
+"""Result for one file: its redacted session (None without typed words or on failure), and what was wrong with it."""
 FAILURES = (OSError, EOFError, msgspec.DecodeError, pickle.PicklingError, AttributeError, TypeError)
-"""Exceptions that end the pool: a reader died or never started, or the source cannot be sent to a process."""
+"""Errors that end reading in several processes: one died or never started, or the source cannot be sent to it."""
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Read])
 
 
 def read_files(source: Source, files: Sequence[SessionFile], redactor: Redactor) -> Iterator[Read]:
-    """Yield the session and the skips of each file, in order; several processes read when there is much to read."""
+    """Yield for each file, in order, its redacted session (or None), and what in it could not be read."""
     read = 0
     readers = min(_count_cores(), MOST_READERS)
     if readers > 1 and sum(file.size for file in files) >= WORTH_IT:
@@ -61,7 +61,7 @@ def _read_one(source: Source, file: SessionFile, redactor: Redactor) -> Read:
 
 
 def _read_in_pool(source: Source, files: Sequence[SessionFile], values: Sequence[str], readers: int) -> Iterator[Read]:
-    """Yield the results of the files in order, until all are done or a reader fails."""
+    """Yield the results of the files in order, up to the end or to a failure, from ``readers`` processes."""
     jobs = _cut_jobs(files)
     with suppress(*FAILURES), ExitStack() as stack:
         pipes = [stack.enter_context(_Reader(values)) for _ in range(min(readers, len(jobs)))]
@@ -76,7 +76,7 @@ def _read_in_pool(source: Source, files: Sequence[SessionFile], values: Sequence
 
 
 class _Reader:
-    """A process that reads files. Entering yields a pipe to the process; leaving closes the pipe and ends it."""
+    """A process that reads files: the ``with`` block gets a pipe to it, and ends it."""
 
     def __init__(self, values: Sequence[str]) -> None:
         context = get_context("spawn")
@@ -96,7 +96,7 @@ class _Reader:
 
 
 def _serve(pipe: Connection, values: Sequence[str]) -> None:
-    """Read the files of each job until the pipe is closed. Ignore Ctrl-C, which the parent process handles."""
+    """Read the files of each job until the pipe is closed. Ctrl-C is left to the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     redactor = Redactor(values=values)
     with suppress(EOFError, OSError):

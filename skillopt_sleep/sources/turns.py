@@ -1,8 +1,8 @@
-"""Groups what happened in a session into turns: a prompt, and what the agent did until the next one.
+"""Makes turns of what happened in a session: a prompt, and what the agent did until the next one.
 
-Each agent writes its own form of records, but a conversation has the same shape in all of them. A transcript reader
-passes the events to a ``TurnLog`` in order. A long text of a step keeps only its head and tail. Texts are cut between
-words, because secrets are searched for later and half a secret would no longer be found.
+Each agent writes its own form of records, but a conversation has the same shape in all of them: a reader of session
+files passes what happened to a ``TurnLog`` in order. Of a long text in a step, only head and tail are kept. Texts are
+cut between words, because they are redacted later, and half a secret would not be found.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from skillopt_sleep.sources.feedback import Before, label_feedback
 
 @dataclass(slots=True)
 class RunningCommand:
-    """A shell command and its exit status, which is None while it is unknown."""
+    """A shell command with its exit status, which is None until it is known."""
 
     line: str
     status: int | None = None
@@ -40,16 +40,16 @@ class RunningCommand:
 
 @dataclass(slots=True)
 class Draft:
-    """A turn under construction; with an empty ``prompt``, work of the agent that no person's words started."""
+    """A turn that is not finished; without a ``prompt``, it is work of the agent that no person asked for."""
 
     id: str = ""
     prompt: str = ""
     kind: PromptKind = PromptKind.TYPED
     at: str = ""
     interrupted: bool = False
-    """Whether the person stopped the agent just before typing this prompt."""
+    """Whether the person stopped the agent just before this prompt."""
     stopped: bool = False
-    """Whether the person stopped the agent in this turn."""
+    """Whether the person stopped the agent during this turn."""
     final: str = ""
     tools: dict[str, None] = field(default_factory=dict)
     skills: dict[str, None] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Draft:
     commands: list[RunningCommand] = field(default_factory=list)
 
     def build(self, before: Before) -> Turn:
-        """Return the finished turn with a feedback label, which compares the prompt with the state ``before`` it."""
+        """Return the finished turn, with a label on whether its prompt corrects what the person had seen ``before``."""
         label = label_feedback(self.prompt, before, self.kind, interrupted=self.interrupted)
         return Turn(
             id=self.id,
@@ -74,7 +74,7 @@ class Draft:
         )
 
     def show(self, before: Before) -> Before:
-        """Return what the person has seen after this turn, given what they had seen ``before`` it."""
+        """Return what the person has seen after this turn, added to what they had seen ``before`` it."""
         if not (self.final or self.tools):
             return before if not self.prompt else structs.replace(before, asked=self.prompt)
         return Before(
@@ -87,59 +87,59 @@ class Draft:
 
 
 class TurnLog:
-    """Collects the turns of one session while a transcript reader reports its events in order."""
+    """Collects the turns of one session from what a reader of its file reports, in order."""
 
     def __init__(self) -> None:
         self.current = Draft()
-        """The turn to which the agent's work at this point of the session belongs."""
+        """The turn to which the agent's work belongs now."""
         self.drafts = [self.current]
-        """Every turn so far, finished or not, and the words that ``add_aside`` added within a turn."""
+        """All turns so far, and what a person typed within a turn (``add_aside``)."""
         self._running: dict[str, tuple[Draft, RunningCommand]] = {}
         self._interrupted = False
 
     def begin_turn(self, prompt: str, *, id: str, kind: PromptKind, at: str) -> Draft:  # noqa: A002 - Turn's own word
-        """Begin a turn with the prompt that a person typed, and return the turn."""
+        """Begin a turn with a prompt that a person typed, and return it."""
         self.current = Draft(id=id, prompt=prompt, kind=kind, at=at, interrupted=self._interrupted)
         self._interrupted = False
         self.drafts.append(self.current)
         return self.current
 
     def add_aside(self, prompt: str, *, id: str, kind: PromptKind, at: str) -> None:  # noqa: A002 - see begin_turn
-        """Add words that a person typed within a turn; the agent's work continues to belong to that turn."""
+        """Add what a person typed within a turn, such as an answer to the agent's question; the turn goes on."""
         self.drafts.append(Draft(id=id, prompt=prompt, kind=kind, at=at))
 
     def end_turn(self) -> None:
-        """End the current turn; the work that follows was not started by a person and belongs to no turn."""
+        """End the turn: no person asked for what the agent does next."""
         self.current = Draft()
         self.drafts.append(self.current)
 
     def interrupt(self) -> None:
-        """Note that the person stopped the agent."""
+        """Note that the person stopped the agent at this point."""
         self._interrupted = True
         self.current.stopped = True
 
     def forget_prompts(self) -> None:
-        """Drop all prompts so far, because they turned out not to be a person's."""
+        """Drop all prompts so far, which turned out not to be a person's."""
         for draft in self.drafts:
             draft.prompt = ""
 
     def start_command(self, call: str, line: str) -> None:
-        """Add a shell command to the current turn; ``call`` is the id that its result will name."""
+        """Add a shell command to the turn; its result will name the id ``call``."""
         command = RunningCommand(line)
         self.current.commands.append(command)
         self._running[call] = (self.current, command)
 
     def is_running(self, call: str) -> bool:
-        """Tell whether a call id belongs to a command of this session whose result may still come."""
+        """Tell whether this id is that of a shell command in this session."""
         return call in self._running
 
     def finish_command(self, call: str, status: int | None) -> None:
-        """Set the exit status of a command; ``status`` is None when the session does not record it."""
+        """Set the exit status of the command with this id; None when the session does not record it."""
         if call in self._running:
             self._running[call][1].status = status
 
     def finish_command_by_line(self, line: str, status: int | None) -> None:
-        """Set the exit status of a command whose call id is unknown; add the command if its line is new in the turn."""
+        """Set the exit status of the command with this text in the turn, or add it as a new one."""
         for command in self.current.commands:
             if command.line == line and command.status in {None, status}:
                 command.status = status
@@ -147,13 +147,13 @@ class TurnLog:
         self.current.commands.append(RunningCommand(line, status))
 
     def drop_command(self, call: str) -> None:
-        """Remove a command that was refused before it started."""
+        """Remove the command with this id, which was refused before it started."""
         if call in self._running:
             draft, command = self._running.pop(call)
             draft.commands.remove(command)
 
     def has_prompts(self) -> bool:
-        """Tell whether a person has typed anything in the session."""
+        """Tell whether the session has a prompt that a person typed."""
         return any(draft.prompt for draft in self.drafts)
 
     def turns(self) -> tuple[Turn, ...]:
@@ -170,26 +170,26 @@ class TurnLog:
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 WORDS = 4_000
-"""Maximum characters kept of one text of the agent; nine in ten answers are shorter."""
+"""Most characters that are kept of a text by the agent; nine in ten answers are shorter."""
 BODY = 8_000
-"""Maximum characters kept of a command's or skill's body, which holds the rules that the agent was to follow."""
+"""Most characters kept of a command's or skill's text, with the rules that the agent was to follow."""
 ARGUMENTS = 2_000
-"""Maximum characters kept of a call's arguments, enough for a long shell script."""
+"""Most characters kept of a call's arguments, enough for a long shell script."""
 RESULT = 1_500
-"""Maximum characters kept of a call's result: the head and the tail, where output says what went wrong."""
+"""Most characters kept of a call's result: its head and its tail, where output says what went wrong."""
 FILE = 6_000
-"""Maximum characters kept of a call that reads or writes a file; a moment shows the file that is about to be edited."""
+"""Most characters kept of a call that reads or writes a file; a moment shows the file that is about to be edited."""
 STEPS_PER_TURN = 400
-"""Maximum steps kept of one turn: the first ``FIRST_STEPS`` and the last ones. The longest way seen from a request to
-work that was rejected had 103 steps."""
+"""Most steps kept of a turn: the first ``FIRST_STEPS``, and the last ones. The longest way seen from a request to work
+that was rejected had 103 steps."""
 FIRST_STEPS = 100
 STEPS_PER_SESSION = 5_000
-"""Maximum steps kept of one session; the oldest turns lose their steps first."""
+"""Most steps kept of a session; the oldest turns lose theirs first."""
 MOST_ITEMS = 40
-"""Maximum items kept of each list in a call's arguments."""
+"""Most items kept of each list in a call's arguments."""
 
 _SEARCHED = 400
-"""Characters on the kept side of a cut that are searched for a line end; the cut moves to that line end."""
+"""Characters that are searched for the end of a line when a text is cut, so that the cut is made there."""
 _KEY_END = re.compile(r"-{1,5} ?END [A-Z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|MESSAGE) ?-{1,5}")
 _KEY_BEGIN = re.compile(r"-{1,5} ?BEGIN ")
 _BREAKS = frozenset(" \t\r\n\"'`,;(){}[]<>")
@@ -198,7 +198,7 @@ _READS_FILE = re.compile(r"\s*(?:bat|cat|Get-Content|head|less|nl|sed|tail|type)
 
 @dataclass(slots=True)
 class StepDraft:
-    """A step under construction; the result of a call is added later."""
+    """A step that is not finished: the result of a call follows later."""
 
     id: str
     kind: StepKind
@@ -227,27 +227,27 @@ class StepDraft:
 
 @dataclass(slots=True)
 class _TurnDraft:
-    """The steps of one turn under construction."""
+    """A prompt with the steps that followed it."""
 
     draft: Draft | None = None
     steps: list[StepDraft] = field(default_factory=list)
 
 
 class SessionReader(Protocol):
-    """A reader for the sessions of one agent, which decides which words a person typed and the id of each turn."""
+    """Reads one agent's session files, and decides which words a person typed and what id each turn has."""
 
     log: TurnLog
 
     @property
     def take_record(self) -> Callable[..., None]:
-        """Adds one decoded record to the session."""
+        """Adds what a decoded line says to the session."""
 
     def outline(self) -> Session | None:
-        """Return the session without its turns, or None when the file holds no session of a person."""
+        """Return the session without its turns, or None when the file has no session of a person."""
 
 
 def build_conversation(session: Session, entries: Iterable[Draft | StepDraft]) -> Conversation:
-    """Return the conversation of a session, built from its prompts and steps in order."""
+    """Return the conversation of a session, made of its prompts and steps in order."""
     return Conversation(
         source=session.source,
         path=session.path,
@@ -261,10 +261,10 @@ def build_conversation(session: Session, entries: Iterable[Draft | StepDraft]) -
 
 
 def group_steps(entries: Iterable[Draft | StepDraft]) -> tuple[TurnSteps, ...]:
-    """Return the turns of a conversation, built from its prompts and steps in order.
+    """Return the turns that prompts and steps in order make.
 
-    Words that a person typed within a turn, such as an answer to the agent's question, begin no turn of their own: the
-    result of the call that asked contains them. Work that no person's words started is a turn without an id.
+    What a person typed within a turn, such as an answer to the agent's question, begins no turn: the result of the call
+    that asked contains it. Work that no person asked for is a turn without an id.
     """
     turns = [_TurnDraft()]
     for entry in entries:
@@ -299,7 +299,7 @@ def _bound_steps(steps: Sequence[StepDraft]) -> Sequence[StepDraft]:
 def shorten(text: str, limit: int) -> str:
     """Return a text of about ``limit`` characters: two thirds from its head, the rest from its tail.
 
-    The cut never falls within a word or an armoured key, so a secret is left whole or removed. A note in the middle
+    It is never cut within a word or a private key, so that a secret stays whole or is left out. A note in the middle
     says how many characters are left out.
     """
     text = text.strip("\n")
@@ -311,7 +311,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def _cut_head(head: str) -> str:
-    """Drop the last line of a head, or only its last word when that line is long."""
+    """Drop the last line of a text's head, or only its last word when that line is long."""
     line = head.rfind("\n", max(0, len(head) - _SEARCHED))
     if line >= 0:
         return head[:line]
@@ -320,7 +320,7 @@ def _cut_head(head: str) -> str:
 
 
 def _cut_tail(tail: str) -> str:
-    """Drop the first line of a tail, or only its first word when that line is long; then drop the rest of a cut key."""
+    """Drop the first line of a text's tail, or its first word when that line is long, and the end of a private key."""
     line = tail.find("\n", 0, _SEARCHED)
     if line < 0:
         line = next((at for at, sign in enumerate(tail) if sign in _BREAKS), len(tail))
@@ -332,7 +332,7 @@ def _cut_tail(tail: str) -> str:
 
 
 def decode_arguments(raw: Raw | str) -> Json:
-    """Return the arguments of a call decoded from JSON; return a text that is not JSON unchanged."""
+    """Return a call's arguments, decoded from JSON; a text that is no JSON stays as it is."""
     try:
         return cast("Json", msgspec.json.decode(raw))
     except (msgspec.DecodeError, RecursionError):
@@ -340,7 +340,7 @@ def decode_arguments(raw: Raw | str) -> Json:
 
 
 def shorten_arguments(arguments: Json, limit: int) -> str:
-    """Return a call's arguments as a JSON object of about ``limit`` characters, with each long value shortened."""
+    """Return a call's arguments as JSON of about ``limit`` characters, in which long values are shortened."""
     given: Json = arguments if isinstance(arguments, dict) else {"input": arguments}
     text = msgspec.json.encode(given).decode()
     if len(text) <= limit:
@@ -365,5 +365,5 @@ def _shorten_values(value: Json, limit: int) -> Json:
 
 
 def reads_file(command: str) -> bool:
-    """Tell whether a shell command prints a file."""
+    """Tell whether a shell command prints a file, as "cat shop.py" does."""
     return _READS_FILE.match(command) is not None
