@@ -22,7 +22,7 @@ from skillopt_sleep.model.text import excerpt, fold
 
 
 class Scoring(enum.StrEnum):
-    """A rule by which a response counts as right; each value is the rule's name in settings and items."""
+    """The rules by which a response counts as right, by the names that settings and items give them."""
 
     EXACT = "exact"
     """Right if the response equals one of the answers, ignoring case, punctuation, articles and white space."""
@@ -35,16 +35,16 @@ class Scoring(enum.StrEnum):
     CHOICE = "multiple_choice"
     """Right if the response names the right one of ``choices``, by its letter or its text."""
     NUMERIC = "numeric"
-    """Right if the response's number is near one of the answers: within ``tolerance`` times the answer, or times 1."""
+    """Right if the response's number differs from an answer by at most ``tolerance`` times that answer (or times 1)."""
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """The reference that a response is scored against, and the rule for scoring."""
+    """The reference answers to an item, and the rule by which a response is compared with them."""
 
     answers: tuple[str, ...]
     scoring: Scoring = Scoring.EXACT
     choices: Mapping[str, str] = {}
-    """The choices of a multiple-choice question: each choice's text by its letter."""
+    """For a multiple-choice question, the text of each choice by its letter."""
     tolerance: float = 1e-6
     pass_at: float = 0.8
 
@@ -105,7 +105,7 @@ def normalize_answer(text: str) -> str:
 
 
 def compute_word_f1(given: str, wanted: str) -> float:
-    """Return the F1 score, 0 to 1, of the words of two normalized texts; the score of two empty texts is 1."""
+    """Return the F1 score (0 to 1) of the words that two texts share, 1 for two empty texts; case is ignored."""
     a, b = normalize_answer(given).split(), normalize_answer(wanted).split()
     if not a or not b:
         return float(a == b)

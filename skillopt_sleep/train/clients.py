@@ -41,7 +41,7 @@ from skillopt_sleep.train.ports import ChatClient
 CALL_OPTIONS: ContextVar[Mapping[str, Any]] = ContextVar("call_options", default={})  # noqa: B039  never changed
 """Options of the call that this thread is making, such as "temperature"; handed to a user's ``chat`` method."""
 SAMPLES = 1000
-"""Sample numbers set aside for each rollout, so that a question asked twice in it gets two answers of the model."""
+"""Number of sample numbers set aside for each rollout, so that a question asked twice in it gets two answers."""
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
 """Exceptions that show a mistake in the user's client; any other one counts as a failed connection."""
 
@@ -86,7 +86,7 @@ class OpenAIChatClient:
     priced = False
     """False: the client reports no price."""
     takes_limits = True
-    """True: the client obeys the limit on an answer's length; see ``OpenAIBackend``."""
+    """True: the client sends the model a prompt's limit on the answer's length."""
 
     def __init__(
         self,
@@ -120,15 +120,15 @@ class OpenAIChatClient:
 
     @property
     def traits(self) -> dict[str, Json]:
-        """The options that change an answer, such as the temperature; a run with other ones is another run."""
+        """Options that change an answer, such as the temperature; a run cannot be resumed with other ones."""
         return get_client_traits(self._backend) | {"temperature": self._temperature}
 
     def probe(self) -> Health:
-        """Report whether a call could succeed; see ``ports.Backend``."""
+        """Report whether a call could succeed, without making one."""
         return self._backend.probe()
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Return the model's reply to a prompt; see ``ports.Backend``."""
+        """Return the model's reply to a prompt; raises as ``ports.Backend.complete`` does."""
         if prompt.temperature is None:
             prompt = msgspec.structs.replace(prompt, temperature=self._temperature)
         return self._backend.complete(prompt)
@@ -227,7 +227,7 @@ class ChatBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskClient:
-    """A ``train.ports.ChatClient`` that asks the model of one role with the run's ledger, retries and caps.
+    """A ``train.ports.ChatClient``: asks the model of one role, with the run's ledger, retries and caps.
 
     Equal questions in one rollout are answered anew, as separate samples. A rollout repeated after the process was
     killed asks for the same samples, so nothing is paid twice.
@@ -261,9 +261,9 @@ class AskClient:
         sample: int = 0,
         **_options: Any,  # noqa: ANN401  what the reference's clients take
     ) -> tuple[str, dict[str, int]]:
-        """Return the model's answer and its usage; see ``train.ports.ChatClient``.
+        """Ask one question and return the model's answer and its usage; raises as ``train.ports.ChatClient.chat`` does.
 
-        ``schema`` asks for JSON; ``sample`` distinguishes equal questions.
+        ``schema`` asks for JSON; equal questions with another ``sample`` are answered anew.
         """
         limit = self.max_completion_tokens or max_completion_tokens
         prompt = Prompt(

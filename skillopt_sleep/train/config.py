@@ -19,9 +19,10 @@ from skillopt_sleep.model.text import suggest_name
 class LRScheduler:
     """A schedule of the edit budget: how many edits a step may make (the learning rate of a text).
 
-    Steps are numbered from 0 to ``total_steps`` - 1. As in the published schedule, the budget falls from the first step
-    on: from 10 to 2 in 4 steps, the budgets are 8, 6, 4, 2. Steps after ``total_steps`` keep the budget ``min_lr``, and
-    a run of one step has ``max_lr``. This base class keeps the budget constant. Raises ``ValueError`` for bad bounds.
+    Steps are numbered from 0 to ``total_steps`` - 1. As in the reference implementation, the budget falls from the
+    first step on: from 10 to 2 in 4 steps, the budgets are 8, 6, 4, 2. Steps after ``total_steps`` keep the budget
+    ``min_lr``; a run of one step has ``max_lr``. This base class keeps the budget constant. Raises ``ValueError`` for
+    bad bounds.
     """
 
     mode: ClassVar[str] = "constant"
@@ -44,9 +45,9 @@ class LRScheduler:
         return self.get_lr()
 
     def get_lr(self, step: int | None = None) -> int:
-        """Return the edit budget of a step, counted from 0.
+        """Return the edit budget of the step with this number, counted from 0.
 
-        The default is the current step, or the first step if none has begun.
+        Without a number, return that of the current step, or of the first one if none has begun.
         """
         if step is None and self._chosen is not None:
             return self._chosen
@@ -127,7 +128,7 @@ SCHEDULERS: Mapping[str, Callable[[int, int, int], LRScheduler]] = {
 
 
 def build_scheduler(mode: str = "cosine", max_lr: int = 4, min_lr: int = 2, total_steps: int = 1) -> LRScheduler:
-    """Build the schedule named ``mode``, such as "cosine"; other defaults as in the config. Raises ``ValueError``."""
+    """Build the schedule of the edit budget that is named ``mode``, such as "cosine". Raises ``ValueError``."""
     if mode not in SCHEDULERS:
         raise ValueError(f"there is no schedule {mode!r}, only {', '.join(SCHEDULERS)}{suggest_name(mode, SCHEDULERS)}")
     return SCHEDULERS[mode](max_lr, min_lr, total_steps)
@@ -184,7 +185,7 @@ MIN_EDIT_BUDGET = 2
 
 
 class _Named(type):
-    """Metaclass of the config: reports unknown keywords; with ``edit_budget=1``, lowers the default minimum to 1."""
+    """Metaclass that reports unknown fields of a config; for ``edit_budget=1`` it lowers the default minimum to 1."""
 
     def __call__(cls, *values: object, **named: object) -> object:
         """Make the config. Raises ``ConfigError`` for an unknown keyword, naming the nearest known one."""
@@ -222,7 +223,7 @@ class SkillOptConfig(metaclass=_Named):
     """The score that the gate compares: "hard", "soft", or "mixed" (``gate_mixed_weight`` is the share of soft)."""
     gate_mixed_weight: float = 0.5
     failure_only: bool = False
-    """Whether analysts learn from failures only; items without a failed attempt are then not shown to them."""
+    """Whether analysts learn from failures only, and are not shown items at which every attempt succeeded."""
     workers: int = 8
     seed: int = 42
     out_root: str = "outputs/skillopt_run"
@@ -235,7 +236,7 @@ class SkillOptConfig(metaclass=_Named):
     optimizer_max_completion_tokens: int = 4096
     verbose: bool = True
     extras: dict[str, Any] = field(default_factory=dict)
-    """Settings that are passed to the environment's ``setup``."""
+    """Settings for the environment alone, which gets them in its ``setup``."""
 
     gate: str = "strict"
     """What accepts a candidate: "strict" (a higher score), "paired" (a test at level ``gate_alpha``), "off" (all)."""
@@ -243,15 +244,15 @@ class SkillOptConfig(metaclass=_Named):
     reflection: str = "deep"
     """How analysts reflect: deep (each sees several trajectories) or shallow (each sees one)."""
     rollouts_k: int = 1
-    """How often each training item is attempted; if the attempts' scores differ, an analyst contrasts them."""
+    """Number of attempts at each training item; if their scores differ, an analyst compares them."""
     accumulation: int = 1
     """Number of batches in a step; each is tried and reflected on alone, and all their edits become one change."""
     early_stop: int = 0
-    """Stop after this many steps in a row without an accepted candidate; 0, the published protocol: never."""
+    """Stop when the gate has refused this many candidates in a row; 0, the reference implementation's way: never."""
     slow_update_samples: int = 20
-    """Number of training items that the slow update tries after an epoch, under the skill before the epoch and now."""
+    """Number of training items tried again after an epoch, with the skill from before and with that from after it."""
     slow_update_gate: str = "gate"
-    """Whether guidance written by the slow update must pass the gate ("gate") or is always accepted ("force")."""
+    """Whether guidance written into the skill after an epoch must pass the gate ("gate") or never must ("force")."""
     skill_update_mode: str = "patch"
     """How a step changes the skill: patch (by edits), rewrite_from_suggestions (the optimizer rewrites the skill by the
     chosen edits), or full_rewrite_minibatch (each analyst rewrites the skill; the versions are merged, without budget).
@@ -261,7 +262,7 @@ class SkillOptConfig(metaclass=_Named):
     use_skill_aware_reflection: bool = False
     """Whether analysts add reminders of the skill's rules that the agent overlooked, in an appendix of the skill."""
     skill_aware_appendix_source: str = "both"
-    """The attempts from which analysts write reminders: both (failures and successes), or failure_only."""
+    """Attempts from which analysts write reminders: "both" (failures and successes) or "failure_only"."""
     skill_aware_consolidate_threshold: int = 0
     """Number of reminders in the appendix above which the optimizer shortens it; 0: never."""
     use_edit_budget: bool = True
@@ -313,20 +314,20 @@ class SkillOptConfig(metaclass=_Named):
 
     @property
     def caps(self) -> Caps:
-        """The most that a run may spend before it stops; a cap that is not set has no limit."""
+        """The calls, tokens, dollars and minutes after which a run stops; a cap that is not set has no limit."""
         given = {name.removeprefix("max_"): getattr(self, name) for name in CAPS}
         return Caps(**{name: NO_CAP if value is None else value for name, value in given.items()})
 
 
 def check_prompts(prompts: Iterable[str]) -> None:
-    """Raise ``ConfigError`` for a name that is not one of the prompts that can be overridden."""
+    """Raise ``ConfigError`` if one of these names is not that of a prompt that can be replaced."""
     for name in prompts:
         if name not in PROMPTS:
             raise ConfigError(f"there is no prompt {name!r} to override{suggest_name(name, PROMPTS)}")
 
 
 def _check(name: str, value: object, default: object) -> None:
-    """Raise ``ConfigError`` for a field's invalid value, judged without looking at other fields."""
+    """Raise ``ConfigError`` for a value that one field cannot have; how fields fit together is checked elsewhere."""
     if name in CAPS:
         whole = name in {"max_calls", "max_tokens"}
         number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)

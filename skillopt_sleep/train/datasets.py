@@ -50,7 +50,7 @@ def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int
 
 
 def read_items(path: str | Path) -> list[Item]:
-    """Return the items of a JSON, JSONL or CSV file, known by its suffix. Raises ``UsageError`` naming the line."""
+    """Return the items of a JSON, JSONL or CSV file, as its suffix says. Raises ``UsageError`` naming the line."""
     path = Path(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -71,7 +71,7 @@ def read_items(path: str | Path) -> list[Item]:
 
 
 def _read_folder(folder: Path) -> Splits:
-    """Read the splits of a folder; a question that also occurs in val or test is dropped from the split before it."""
+    """Read the splits of a folder; a question that is also in val or test is dropped from the splits before it."""
     found = {split: _read_split(folder, split) for split in SPLITS}
     absent = {split: why for split, why in found.items() if isinstance(why, str)}
     if len(absent) == len(SPLITS):
@@ -82,7 +82,7 @@ def _read_folder(folder: Path) -> Splits:
 
 
 def _read_file(path: Path, ratio: str, seed: int) -> Splits:
-    """Return the splits of one file: those that its rows name, else those dealt by ratio."""
+    """Read the splits of one file: those that its rows name, or, if they name none, those dealt by ratio."""
     items = read_items(path)
     named = [number for number, item in enumerate(items, start=1) if item.get("split") not in (None, "")]
     if not named and not ratio:
@@ -178,7 +178,7 @@ def _read_json(text: str, path: Path) -> list[Item]:
 
 
 def _read_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
-    """Yield the rows below the header as items; a cell with a JSON list or object is parsed."""
+    """Yield the rows below the header as items; a cell with JSON, such as ["a", "b"], becomes a list or object."""
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     before = csv.field_size_limit(max(len(text), 1))  # the limit is global, and the default too small for a document
     try:

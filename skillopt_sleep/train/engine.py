@@ -39,14 +39,14 @@ from skillopt_sleep.train.ports import Begin, Engine, Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
 
 TRIES = 8
-"""Number of times that an attempt is made, each time on a node that dies, before the run gives up."""
+"""How often an attempt is made, because the node that makes it dies each time, before the run gives up."""
 PAUSE = 0.5
 """Seconds before the first repetition of an attempt; twice as long before the second, three times before the third."""
 BROKER_CALLS = 100_000
 """Maximum requests that may wait in the broker at once: far more than there are attempts, so none is held up."""
 
 _ATTEMPT: ContextVar[tuple[Any, str]] = ContextVar("attempt")
-"""On a node, for each thread: the broker, and the id of the attempt that the thread is making."""
+"""On a Ray node, for each thread: the broker, and the id of the attempt that the thread is making."""
 
 
 class Threads:
@@ -66,7 +66,7 @@ class Threads:
 
 @contextmanager
 def open_engine(config: SkillOptConfig, env: SkillEnv) -> Iterator[Engine]:
-    """Yield the engine that the config names; end the engine's workers on leaving.
+    """Yield the engine that the config names, "local" or "ray"; end its workers afterwards.
 
     Raises ``UsageError`` if Ray is not installed or the cluster does not answer.
     """
@@ -138,7 +138,7 @@ class Cluster:
             self._ray.kill(actor)
 
     def _answer(self, name: str, clients: Mapping[str, AskClient], done: Any) -> None:  # noqa: ANN401
-        """Answer the questions that a node asks during an attempt, until the attempt is done."""
+        """Answer the questions that a node asks for its environment during an attempt, until the attempt is done."""
         asked = self._broker.next.remote(name)
         while True:
             ready, _ = self._ray.wait([done, asked], num_returns=1)
@@ -175,7 +175,7 @@ class Cluster:
         )
 
     def _start(self) -> None:
-        """Start a worker on each node, and the broker on this machine."""
+        """Start a worker on each Ray node, and on this machine the broker that carries their questions here."""
         with self._lock:
             if self._actors:
                 return
@@ -201,7 +201,7 @@ class Cluster:
 
 
 class _Broker:
-    """Carries questions from the nodes to the driver, and the answers back; an actor on the driver's machine."""
+    """Carries questions of Ray nodes to the driver (this process) and answers back; runs on the driver's machine."""
 
     def __init__(self) -> None:
         self._questions: dict[str, asyncio.Queue[tuple[int, str, dict[str, Any]] | None]] = {}
@@ -220,7 +220,7 @@ class _Broker:
         return await self._questions.setdefault(name, asyncio.Queue()).get()
 
     async def answer(self, number: int, answer: Any) -> None:  # noqa: ANN401
-        """Send the answer to a question back to the node that asked."""
+        """Give the answer to the question ``number`` to the node that asked."""
         self._answers.pop(number).set_result(answer)
 
     async def end(self, name: str) -> None:
@@ -231,7 +231,7 @@ class _Broker:
 
 
 class _Worker:
-    """Attempts items on one node, with its own copy of the environment."""
+    """Tries items on one Ray node, with its own copy of the environment."""
 
     def __init__(self, env: bytes, broker: Any) -> None:  # noqa: ANN401
         self._env: SkillEnv = importlib.import_module("ray").cloudpickle.loads(env)
@@ -264,11 +264,11 @@ class RemoteClient:
         self._role, self.model, self._attempt = role, model, attempt
 
     def chat(self, **asked: Any) -> tuple[str, dict[str, int]]:  # noqa: ANN401  what ``AskClient.chat`` takes
-        """Return an answer and its usage, as ``AskClient.chat`` does; the driver asks the model."""
+        """Let the driver ask the model; return the answer and its usage, as ``AskClient.chat`` does."""
         return cast("tuple[str, dict[str, int]]", self._ask(asked))
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Return the reply to a prompt, as ``ports.Ask`` does; the driver asks the model."""
+        """Let the driver send a prompt to the model; return the reply, as ``ports.Ask`` does."""
         return cast("Reply", self._ask({"prompt": prompt, "phase": phase}))
 
     def _ask(self, given: dict[str, Any]) -> object:
@@ -283,7 +283,7 @@ class RemoteClient:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _OnNodes:
-    """Stands for an agent CLI's backend, and starts the CLI on the nodes instead of this machine."""
+    """Stands for an agent CLI's backend, and starts the CLI on Ray nodes instead of this machine."""
 
     backend: Backend
     run: Callable[[str, dict[str, Json], Prompt], Reply]
@@ -295,16 +295,16 @@ class _OnNodes:
         return getattr(self.backend, name)
 
     def probe(self) -> Health:
-        """Report that the backend is ready: the nodes' installations count, and only a call can show those."""
+        """Report that the backend is ready: only a call can show whether the nodes' own installations are."""
         return Health(ready=True)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Return the reply to a prompt, made on a node with the backend's options and the node's environment."""
+        """Let a Ray node answer a prompt, with the backend's options and the node's environment variables."""
         options = {name: getattr(self.backend, name) for name in option_names(Kind.BACKEND, self.backend.name)}
         return self.run(self.backend.name, options, prompt)
 
     def close(self) -> None:
-        """Do nothing: the workers end with the engine."""
+        """Do nothing: the workers on the nodes, and the CLIs with them, end with the engine."""
 
 
 @dataclasses.dataclass(frozen=True)

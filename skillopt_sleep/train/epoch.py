@@ -28,13 +28,13 @@ from skillopt_sleep.train.run import Draw, Run, RunState, StepNote
 from skillopt_sleep.train.skill_text import PART_CAP, get_part, replace_part, skill_hash
 
 FIRST = 2
-"""The first epoch (from 1) after which there is an earlier epoch to compare it with."""
+"""The slow update compares an epoch with the one before, so the second epoch is the first to have one."""
 DRAWS = 2_000_000
-"""First attempt number of slow updates, so high that no other attempt at an item has the same number."""
+"""Attempts at an item are numbered, so that each is a new sample; those of slow updates are numbered from here on."""
 TRIALS = 500_000_000
-"""First attempt number of the paired trials of slow updates, which no other attempt at an item has."""
+"""First attempt number of the paired trials that judge guidance; no other attempt at an item has such a number."""
 CASES_SHOWN = 8
-"""Maximum items shown to the optimizer of those that, say, improved; it is also told how many there are in all."""
+"""Of the items that improved (or got worse, or kept failing), at most so many are shown to the optimizer."""
 NOTES_CAP = 2_000
 """Maximum number of characters of the optimizer's own notes, because every analyst reads them."""
 GUIDANCE_SCHEMA = make_object_schema(guidance={"type": "string"})
@@ -42,7 +42,7 @@ NOTES_SCHEMA = make_object_schema(notes={"type": "string"})
 
 
 ACCEPTED = ("accept", "greedy_applied")
-"""How the gate's actions begin that mean an accepted change, e.g. "accept_new_best"."""
+"""How those names of the gate's decisions begin that mean an accepted change, such as "accept_new_best"."""
 
 
 class Course(enum.StrEnum):
@@ -81,7 +81,7 @@ class _NotesReply(Struct, frozen=True, kw_only=True):
 
 
 def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
-    """Return the state after updating the skill and the optimizer's notes, as far as the config asks for these updates.
+    """Update the skill's guidance and the optimizer's notes, if the config asks for that; return the new state.
 
     With ``last``, no notes are written, because no later analyst would read them. Raises ``FatalBackend`` and
     ``BudgetSpent``.
@@ -118,13 +118,13 @@ def is_due(misses: int) -> bool:
 
 
 def _count_back(boundaries: Sequence[Mapping[str, Any]], part: str, missed: Callable[[Mapping[str, Any]], bool]) -> int:
-    """Return after how many of the latest epochs in a row ``part`` ("slow_update" or "meta_skill") failed."""
+    """Return how many epochs in a row, up to the latest, brought no success of ``part``, such as "slow_update"."""
     rows = (boundary[part] for boundary in reversed(boundaries) if part in boundary)
     return sum(1 for _ in itertools.takewhile(missed, rows))
 
 
 def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer) -> tuple[str, str]:
-    """Let the optimizer write guidance from how items changed during an epoch.
+    """Let the optimizer write guidance into the skill, judging by which items got better or worse in an epoch.
 
     Return the skill with the guidance and "", or the skill unchanged and the reason. Raises ``FatalBackend`` and
     ``BudgetSpent``.
@@ -216,7 +216,7 @@ def _update_slowly(run: Run, state: RunState, epoch: int) -> tuple[RunState, dic
 
 
 def _revisit_items(run: Run, state: RunState, epoch: int, folder: str) -> tuple[Revisit, ...]:
-    """Try sampled items under the last epoch's skill and the current one; return those measured under both."""
+    """Try sampled items with the last epoch's skill and the current one; return those measured with both."""
     train = run.items["train"]
     wanted = min(run.config.slow_update_samples, len(train))
     rng = random.Random(f"{run.config.seed}:slow:{epoch}")  # noqa: S311  a sample, not a secret

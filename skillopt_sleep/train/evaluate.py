@@ -1,4 +1,4 @@
-"""Scores skills on a split under several targets, on the same items, to show which skill works with which model."""
+"""Scores skills on the same items with several target models, to show which skill works with which model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Evaluation:
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """The scores of one skill with one target model; None if less than four fifths of its attempts were measured."""
+    """The scores of one skill with one target model; None when less than four fifths of the attempts were measured."""
 
     skill: str
     target: str
@@ -67,7 +67,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     """Number of items on which this skill beat the first skill with the same target; ``losses``: lost to it."""
     losses: int = 0
     by_type: dict[str, float] = {}
-    """The mean ``hard`` score of each task type."""
+    """The mean ``hard`` score, by task type."""
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
     spend: Spend
 
     def cell(self, skill: str, target: str) -> Cell:
-        """Return the cell of one skill and one target."""
+        """Return the scores of one skill with one target model."""
         return next(cell for cell in self.cells if (cell.skill, cell.target) == (skill, target))
 
 
@@ -97,7 +97,7 @@ def prepare_items(evaluation: Evaluation, out_root: str) -> list[Item]:
 
 
 def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
-    """Score every skill under every target; replies that the store already has are not paid again.
+    """Try every skill with every target model and return the scores; replies already in the store are not paid again.
 
     Raises ``UsageError``, ``FatalBackend`` (also for a target that never answers) and ``BudgetSpent``; replies already
     paid are kept.

@@ -22,9 +22,9 @@ from skillopt_sleep.train.run import Draw, Run, RunState
 from skillopt_sleep.train.skill_text import skill_hash
 
 PAIRED_DRAWS = 1_000_000
-"""First attempt number of paired trials, so high that no other attempt at an item has the same number."""
+"""Attempts at an item are numbered, so that each is a new sample; those of paired trials are numbered from here on."""
 DRAWS_A_STEP = 1_000
-"""Attempt numbers set aside for each step's paired trial, so that no two steps count the same attempts."""
+"""Number of attempt numbers set aside for each step's paired trial, so that no two steps count the same attempts."""
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
@@ -119,14 +119,14 @@ def judge_candidate(
 
 
 def must_roll_whole(env: object, split: str) -> bool:
-    """Tell whether an environment can only try all items of a split at once, not some of them."""
+    """Tell whether an environment can try only all items of a split together, not some of them."""
     takes_parts = getattr(env, "takes_parts", None)
     batches = callable(getattr(env, "rollout_batch", None))
     return batches and callable(takes_parts) and not takes_parts(split)
 
 
 class _Row(Struct, frozen=True, kw_only=True):
-    """An item of the selection split, in the form that a paired trial needs."""
+    """An item of the selection split with its id as text, as a paired trial takes it."""
 
     id: str
     item: Item

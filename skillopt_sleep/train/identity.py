@@ -24,7 +24,7 @@ from skillopt_sleep.train.results import report_mistakes
 NO_TRAITS = frozenset({"timeout", "loop_timeout", "max_usd", "latency", "api_key_env", "command", "faults", "fatal"})
 """Backend options that may change the price, the time or the failures of a call, but not its answer."""
 PATHS = frozenset({"file", "data", "data_path", "split_dir", "path", "out_root"})
-"""Environment options that are not part of the identity: data may be moved, and items have a digest of their own."""
+"""Environment options that may differ when a run is resumed: data may be moved, and are compared by their content."""
 PLAIN = (str, int, float, bool, type(None))
 """Types whose values are compared as they are; a value of another type is compared by its digest."""
 FREE = frozenset(
@@ -55,7 +55,7 @@ LATER = {
     "skill_aware_appendix_source": "both",
     "skill_aware_consolidate_threshold": 0,
 }
-"""Config fields that older runs do not know, each with the value that changes nothing and so may be missing."""
+"""Config fields that older runs lack; at the values given here they do nothing, so those runs can be resumed."""
 
 
 def describe_run(
@@ -161,7 +161,7 @@ def _show(value: object) -> Json:
 
 
 def _describe_code(code: CodeType | None) -> object:
-    """Return the bytecode of a function with its names and constants, without line numbers."""
+    """Return a function's bytecode, names and constants, but no line numbers, so that moving it changes nothing."""
     if code is None:
         return None
     inner = [_describe_code(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts]

@@ -114,12 +114,12 @@ class RawPatch:
 
     patch: Patch
     source_type: SourceType = "failure"
-    """Whether the trajectories that the analyst saw had all failed or all succeeded."""
+    """Whether all trajectories that the analyst saw had failed, or all had succeeded."""
     batch_size: int = 0
     """Number of trajectories that the analyst saw."""
     failure_summary: list[FailureSummaryEntry] = field(default_factory=list)
     appendix_notes: list[str] = field(default_factory=list, init=False)
-    """Reminders of rules that are in the skill but that the agent did not follow; written by skill-aware reflection."""
+    """Reminders to add to the skill's appendix, of rules that are in the skill but that the agent did not follow."""
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any] | None) -> RawPatch | None:
@@ -212,7 +212,7 @@ def describe_request(result: RolloutResult) -> str:
 
 
 def make_tag_id(result: RolloutResult) -> str:
-    """Return a result's id, with the characters replaced that would break a tag in a prompt."""
+    """Return a result's id for an XML tag in a prompt: quotes, angle brackets and blanks become "_"."""
     return re.sub(r"[<>\"\s]+", "_", result.id)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Item = dict[str, Any]
 """One row of a split: a dict with a unique ``id``; only the environment understands the other fields."""
 MADE_WITH = "made_with"
-"""The name of the environment attribute that contains the options with which the environment was made."""
+"""Name of the attribute in which an environment gets the options that it was made with."""
 
 
 class ChatClient(Protocol):
@@ -27,7 +27,7 @@ class ChatClient(Protocol):
 
     @property
     def model(self) -> str:
-        """The name of the model that is asked; "" means the backend's default model."""
+        """The name of the model that is asked; "" means the backend's default."""
 
     @abstractmethod
     def chat(
@@ -73,11 +73,11 @@ class SkillEnv:
         raise NotImplementedError
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
-        """Attempt one item under a skill; return the scored result. Do not catch errors of ``target_client.chat``."""
+        """Try one item with a skill; return the scored result. Do not catch errors of ``target_client.chat``."""
         raise NotImplementedError
 
     def get_task_types(self) -> list[str]:
-        """Return the task types that the report lists, by default those in the attribute ``task_types``, if any."""
+        """Return the task types that the report lists: those in the attribute ``task_types``, unless overridden."""
         return [str(kind) for kind in getattr(self, "task_types", None) or ()]
 
     def calls_of(self, item: Item) -> int:  # noqa: ARG002  most environments ask once, whatever the item
@@ -125,7 +125,7 @@ Begin: TypeAlias = "Callable[[], Mapping[str, AskClient]]"
 
 
 class Engine(Protocol):
-    """The place where items are attempted. Safe to call from several threads at once."""
+    """Decides where items are tried: in this process or on other machines. Safe to call from several threads."""
 
     def place(self, backend: Backend) -> Backend:
         """Return a backend that makes the calls of ``backend`` where this engine works, such as on Ray nodes."""

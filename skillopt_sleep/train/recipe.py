@@ -63,7 +63,7 @@ ADAPTER_FILE = "adapter.py"
 """The file that defines an environment when the user names a folder as the environment."""
 MAX_DEPTH = 10
 SECTIONS = frozenset({"train", "gradient", "evaluation", "model"})
-"""Sections that only the reference implementation's files have, so that one of them tells such a file."""
+"""Sections that only the reference implementation's files have, and by which such a file is recognised."""
 SAME = {
     "train": ("num_epochs", "batch_size", "accumulation", "seed"),
     "gradient": ("minibatch_size", "merge_batch_size", "failure_only"),
@@ -81,7 +81,7 @@ SAME = {
     "evaluation": ("eval_test", "gate_metric", "gate_mixed_weight"),
     "env": ("workers", "out_root"),
 }
-"""By section of the reference implementation's files, the keys that have the same name here."""
+"""For each section of the reference implementation's files, the keys that have the same name here."""
 RENAMED = {
     ("optimizer", "learning_rate"): "edit_budget",
     ("optimizer", "min_learning_rate"): "min_edit_budget",
@@ -132,7 +132,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     target: Table = {}
     optimizer: Table = {}
     prompts: dict[str, str] = {}
-    """The texts of the overridden prompts, by prompt name."""
+    """Texts that replace prompts of this program, by the prompt's name, such as "analyst_error"."""
     skill: str | None = None
     """The text of the initial skill; None means the one that the environment brings."""
     ignored: tuple[str, ...] = ()
@@ -169,9 +169,9 @@ def read_published(path: Path, overrides: Iterable[str]) -> Table:
 
 
 def _find_adapter(table: Table, places: Iterable[Path]) -> None:
-    """Replace an environment's name by the folder of that name in the first of ``places`` that has one with an adapter.
+    """Replace an environment's name by the first folder of that name in ``places`` that has an ``adapter.py``.
 
-    Copy the environment's options to ``extras`` too, because ``setup`` gets those that the class has no field for.
+    Copy its options to ``extras`` too: from there they reach its ``setup``, even if its class takes no such argument.
     """
     env = table.get("env")
     name = str(env.get("name")) if isinstance(env, dict) else ""
@@ -184,7 +184,7 @@ def _find_adapter(table: Table, places: Iterable[Path]) -> None:
 
 
 def build_recipe(table: Mapping[str, Json]) -> Recipe:
-    """Check a training file's table and return it as a recipe, with the files read that it names.
+    """Check a training file's table and make a recipe of it; read the prompts and the skill that it names.
 
     Relative paths are taken from the working directory. Raises ``UsageError`` and ``ConfigError``.
     """
@@ -209,7 +209,7 @@ def build_recipe(table: Mapping[str, Json]) -> Recipe:
 
 
 def merge_role(own: Mapping[str, Json], named: Mapping[str, Json]) -> Table:
-    """Return a role's options from the file, overridden by ``named``; another backend drops the file's options."""
+    """Merge a role's options in the file with those named for this run; another backend there drops the file's."""
     return cast("Table", _merge({"target": dict(own)}, {"target": dict(named)})["target"])
 
 
@@ -302,7 +302,7 @@ def merge_sections(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table
 
 
 def translate(given: Mapping[str, Json]) -> tuple[Table, tuple[str, ...]]:
-    """Return a reference implementation's settings in this program's form, and the keys that have no counterpart here.
+    """Convert settings of the reference implementation to this program's; also return keys without a counterpart here.
 
     Raises ``ConfigError`` for a backend that does not exist here.
     """

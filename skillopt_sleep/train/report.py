@@ -38,7 +38,7 @@ class Price(Struct, frozen=True, kw_only=True):
 
     steps: int
     stages: dict[str, int]
-    """The calls by stage; a judge's calls count in the stage whose answers are judged."""
+    """The calls by stage, such as "rollout"; a judge's calls count in the stage whose answers it judges."""
     tokens: int
     """A rough estimate of the tokens: a quarter of the characters sent, and ``OUTPUT_TOKENS`` for each reply."""
 
@@ -102,8 +102,8 @@ def estimate_price(
 def finish(run: Run, state: RunState, history: Sequence[Mapping[str, Any]], *, started: float) -> dict[str, Any]:
     """Score the test split if the config asks for that, write the summary, and return it.
 
-    ``started`` is when this process began the run, in seconds of ``time.monotonic``. Raises ``BackendUnusable`` if no
-    attempt at the test split was answered, ``FatalBackend`` and ``BudgetSpent``.
+    ``started`` is when this process began the run, in seconds of ``time.monotonic``. Raises ``FatalBackend``,
+    ``BudgetSpent``, and ``BackendUnusable`` if no attempt at the test split was answered.
     """
     tested = _score_test_split(run, state) if run.config.eval_test else {}
     summary = _describe_training(run, state, history) | _describe_test(tested) | _describe_spend(run)
@@ -123,7 +123,7 @@ def finish(run: Run, state: RunState, history: Sequence[Mapping[str, Any]], *, s
 
 
 def render_page(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of ``summary.md``."""
+    """Return the report of a finished run in Markdown, the text of ``summary.md``."""
     lines = [f"# Training of {summary['env']}", ""]
     lines += [f"Of the data: {note}." for note in summary["data_notes"]] + [""] * bool(summary["data_notes"])
     if summary["test_hard"] is not None:
@@ -275,7 +275,7 @@ def _describe_test(tested: Tested) -> dict[str, Any]:
 
 
 def _describe_spend(run: Run) -> dict[str, Any]:
-    """Return the calls (retries included), tokens and dollars of the run, whichever processes made it."""
+    """Return the calls (retries included), tokens and dollars of the run, over all processes that worked on it."""
     tallies: Sequence[PhaseTally] = run.store.tallies()
     spend = Spend(
         calls=sum(tally.calls for tally in tallies),
@@ -288,7 +288,7 @@ def _describe_spend(run: Run) -> dict[str, Any]:
 
 
 def _count_analysts(config: SkillOptConfig, batch: int) -> int:
-    """Return the most calls for reflecting on a batch: failures, successes and contrasts are never in one minibatch."""
+    """Return the most analyst calls for a batch: failures, successes and mixed items are never in one minibatch."""
     if config.reflection == "shallow":
         return batch
     kinds = 1 + (not config.failure_only) + (config.rollouts_k > 1)
@@ -296,7 +296,7 @@ def _count_analysts(config: SkillOptConfig, batch: int) -> int:
 
 
 def _count_merges(patches: int, config: SkillOptConfig) -> int:
-    """Return the most calls needed to merge patches: failures and successes level by level, then the two together."""
+    """Return the most calls that merge patches: those from failures, those from successes, then the two results."""
     if not config.use_aggregate:
         return 0
     size = config.merge_batch_size

@@ -35,7 +35,7 @@ TEXTS = (
     "spreadsheet_preview",
     "call_error",
 )
-"""Names of the fields of a rollout result that are texts."""
+"""Names of the fields of ``RolloutResult`` that hold a text."""
 AS_HARD = float("-1")
 """Default of ``RolloutResult.soft``, replaced by ``hard``; compared with ``is``, so a given -1.0 remains an error."""
 
@@ -138,7 +138,7 @@ class Scored(Struct, frozen=True, kw_only=True):
 
 @dataclass
 class GateResult:
-    """The gate's decision, with the current and the best skill after it."""
+    """The gate's decision about a candidate, and which skill is the current and which the best after it."""
 
     action: GateAction
     current_skill: str
@@ -150,7 +150,7 @@ class GateResult:
 
 @dataclass
 class SlowUpdateResult:
-    """The guidance written at the end of an epoch and the gate's decision, in the reference implementation's form."""
+    """Guidance that the optimizer wrote into the skill after an epoch, and the gate's decision about it."""
 
     reasoning: str = ""
     slow_update_content: str = ""
@@ -166,12 +166,12 @@ class SlowUpdateResult:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any] | None) -> SlowUpdateResult | None:
-        """Return the result described by a dict; if ``d`` is None, return None."""
+        """Return the result described by a dict; None for None."""
         known = {item.name for item in fields(cls)}
         return None if d is None else cls(**{key: d[key] for key in d if key in known and d[key] is not None})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as a dict: always with the reasoning and the guidance, other fields unless empty."""
+        """Return the result as a dict: always with the reasoning and the guidance, with other fields unless empty."""
         rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
         return {"reasoning": self.reasoning, "slow_update_content": self.slow_update_content} | rest
 

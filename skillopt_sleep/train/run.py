@@ -63,17 +63,17 @@ class RunState(Struct, frozen=True, kw_only=True):
     """The saved state of a run after a step or the end of an epoch."""
 
     identity: dict[str, Any]
-    """The settings and digests that must stay the same for the run to be resumed; see ``identity.describe_run``."""
+    """Settings and digests that must stay the same for the run to be resumed, by name."""
     initial_skill: str
     current_skill: str
     best_skill: str
     epoch_skill: str
-    """The skill at the end of the last finished epoch."""
+    """The current skill at the end of the last finished epoch."""
     schema_version: int = SCHEMA_VERSION
     last_completed_step: int = 0
     epochs_ended: int = 0
     current_score: float | None = None
-    """The current skill's selection score under the gate metric, which ``best_score`` uses too."""
+    """The current skill's score on the selection split, by the gate metric (``best_score`` too)."""
     best_score: float | None = None
     best_step: int = 0
     scheduler_state: dict[str, Any] = {}
@@ -103,12 +103,12 @@ def decode_state(data: bytes, path: str) -> RunState:
 
 
 def step_folder(step: int) -> str:
-    """Return the path of a step's folder, relative to the run's folder; steps are counted from 1."""
+    """Return the path of a step's folder inside the run's folder; the first step is 1."""
     return f"steps/step_{step:04d}"
 
 
 class Artefacts:
-    """The files of one run, under the reference implementation's names."""
+    """Reads and writes the files of one run, under the reference implementation's names."""
 
     def __init__(self, store: TrainingFolder, config: SkillOptConfig) -> None:
         self._store = store
@@ -129,20 +129,20 @@ class Artefacts:
         self.json("config.json", self._config.to_dict())
 
     def json(self, name: str, value: object) -> None:
-        """Write a value as JSON to the file of that name."""
+        """Write a value as JSON to a file in the run's folder."""
         self._store.write(name, msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2) + b"\n")
 
     def text(self, name: str, text: str) -> None:
-        """Write a text to the file of that name."""
+        """Write a text to a file in the run's folder."""
         self._store.write(name, text.encode("utf-8", "surrogatepass"))
 
     def results(self, folder: str, results: Sequence[RolloutResult], scores: Mapping[str, Json]) -> None:
-        """Write the results of an evaluation and their mean scores to a folder."""
+        """Write the results of trying a split, and their mean scores, to a folder."""
         self.json(f"{folder}/results.json", [result.to_dict() for result in results])
         self.json(f"{folder}/summary.json", scores)
 
     def proposal(self, step: int, made: StepProposal[str]) -> None:
-        """Write what each stage of a step produced to the step's folder."""
+        """Write what analysts proposed, what became of it, and the candidate to the step's folder."""
         folder = step_folder(step)
         raw = [
             make_raw_patch(analysis.patch).to_dict() | {"replies": list(analysis.raw), "nothing": analysis.nothing}
@@ -176,7 +176,7 @@ class Artefacts:
         self.text(f"{folder}/candidate_skill.md", made.document)
 
     def commit(self, state: RunState, history: Sequence[Mapping[str, Any]], *, snapshot: bool) -> None:
-        """Save the files of a finished step or epoch and then the state, because the saved state marks it as done."""
+        """Save a finished step or epoch: first the files, then the state, which marks it as done."""
         self.json("history.json", list(history))
         if snapshot and self._config.save_every_step:
             self.text(f"skills/skill_v{state.last_completed_step:04d}.md", state.current_skill)
@@ -199,7 +199,7 @@ class Draw:
     number: int
     """Number of the attempt; attempts at the same items under the same skill have different numbers."""
     folder: str
-    """The folder in which the environment may write, relative to the run's folder."""
+    """The folder in which the environment may write, as a path inside the run's folder."""
     seed: int = 0
 
 
@@ -218,7 +218,7 @@ class Run:
     store: TrainingFolder
     artefacts: Artefacts
     items: dict[str, list[Item]] = field(default_factory=dict)
-    """The items of each split."""
+    """The items, by split."""
     reuse: bool = True
     """Whether finished rollouts are stored and read back; not in an evaluation, whose data may change in between."""
     progress: TrainProgress | None = None

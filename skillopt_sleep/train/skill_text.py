@@ -42,19 +42,19 @@ PHASE = "rewrite"
 
 
 class Part(enum.StrEnum):
-    """The parts of a skill that steps cannot change, in their order in the text."""
+    """The two parts after a skill's body that steps cannot change, in their order in the text."""
 
     APPENDIX = "appendix"
     GUIDANCE = "guidance"
 
     @property
     def begin(self) -> str:
-        """The marker line before the part."""
+        """The line, an HTML comment, that marks where the part begins."""
         return f"<!-- skillopt-sleep:{self} -->"
 
     @property
     def end(self) -> str:
-        """The marker line after the part."""
+        """The line, an HTML comment, that marks where the part ends."""
         return f"<!-- skillopt-sleep:end of {self} -->"
 
     @property
@@ -69,7 +69,7 @@ def skill_hash(skill: str) -> str:
 
 
 def get_part(skill: str, part: Part = Part.GUIDANCE) -> str:
-    """Return the text of a part of a skill, or "" if the skill has no such part."""
+    """Return the text of a skill's appendix or guidance; "" if the skill has none."""
     found = part.pattern.search(skill)
     return found["text"].strip() if found else ""
 
@@ -136,7 +136,7 @@ def _with_body(skill: str, document: Document) -> str:
 
 
 def _join(body: str, parts: dict[Part, str]) -> str:
-    """Return a skill made of a body and the texts of its parts; parts without text are left out."""
+    """Return a skill made of a body and the texts of appendix and guidance; one without text is left out."""
     blocks = [f"{part.begin}\n{text.strip()}\n{part.end}\n" for part, text in parts.items() if text.strip()]
     return "\n".join([f"{body.rstrip()}\n", *blocks]).lstrip("\n") if blocks else body
 

@@ -28,7 +28,7 @@ SPLITS = ("train", "val", "test")
 QUESTION = ("question", "input", "prompt", "intent", "instruction", "task", "query")
 ANSWERS = ("answers", "answer", "ground_truth", "expected", "target", "output")
 MATERIAL = ("choices", "options", "passage", "document", "table", "code", "image", "images", "file", "files", "path")
-"""Names of the fields, besides ``context``, that contain the material a question is about."""
+"""Names of the fields, besides ``context``, that hold what a question is about, such as a passage or choices."""
 BOILERPLATE = 0.5
 """A word in more than this share of the items (0 to 1) is boilerplate, and ignored when questions are compared."""
 MIN_FOR_BOILERPLATE = 8
@@ -36,9 +36,9 @@ MIN_FOR_BOILERPLATE = 8
 RARE = 4
 """An answer is rare if at most this many items share it; a common one, such as "yes", does not show a repeat."""
 CONTAINED = 5
-"""Minimum number of words of a question to be found again inside a longer question."""
+"""A question that is part of a longer one counts as a repeat only if it has at least so many words."""
 MOST_OF = 0.6
-"""A question inside a longer one is a repeat if it makes up at least this share (0 to 1) of its words."""
+"""A question that is part of a longer one is a repeat if it makes up at least this share (0 to 1) of it."""
 
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/=<>%^]")
@@ -52,7 +52,7 @@ _NUMBERS = {word: str(number) for number, word in enumerate(_COUNTED.split())}
 
 
 class Splits(Struct, frozen=True, kw_only=True):
-    """The items of each split."""
+    """The items of the splits train, val and test."""
 
     train: tuple[Item, ...] = ()
     val: tuple[Item, ...] = ()
@@ -78,7 +78,7 @@ class Splits(Struct, frozen=True, kw_only=True):
 
 
 def make_splits(items: Mapping[str, Sequence[Item]]) -> Splits:
-    """Return ``Splits`` made from items by split name; a split that is not named is empty."""
+    """Return ``Splits`` with these items, which are given by split name; a split that is not named is empty."""
     train, val, test = (tuple(items.get(split, ())) for split in SPLITS)
     return Splits(train=train, val=val, test=test)
 
@@ -137,7 +137,7 @@ def remove_repeats(splits: Splits) -> Splits:
 
 
 def check_splits(splits: Mapping[str, Sequence[Item]]) -> None:
-    """Raise ``UsageError`` for an empty split, an item without an id, or an id that occurs twice among all splits."""
+    """Raise ``UsageError`` for an empty split, an item without an id, or an id that occurs twice in any splits."""
     for split, items in splits.items():
         if not items:
             raise UsageError(f"the split {split!r} is empty: it needs at least one item")

@@ -1,4 +1,4 @@
-"""Makes one training step: roll out a batch, reflect, aggregate, select, apply and gate, and record all of it."""
+"""Makes one training step: tries a batch of items, proposes edits, tries them at the gate, and records all of it."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def batch_folder(step: int, batch: int) -> str:
 
 
 def _roll_out(run: Run, state: RunState, batches: Sequence[Sequence[Item]], step: int) -> list[list[RolloutResult]]:
-    """Attempt each item ``rollouts_k`` times; return the results by batch."""
+    """Try each item ``rollouts_k`` times; return the results, one list for each batch."""
     found: list[list[RolloutResult]] = []
     for batch, items in enumerate(batches):
         found.append([])
@@ -214,7 +214,7 @@ def _deal(run: Run, results: Sequence[RolloutResult], step: int, batch: int) -> 
 
 
 def _apply(run: Run, skill: str, edits: Sequence[EditRecord]) -> tuple[str, tuple[AppliedEdit, ...]]:
-    """Apply the chosen edits to the skill, or let the optimizer rewrite the skill by them."""
+    """Apply the chosen edits to the skill, or let the optimizer rewrite the skill so that it follows them."""
     if run.config.skill_update_mode == "patch":
         return apply_to_skill(skill, edits, cap=run.config.max_skill_chars)
     return rewrite_from_suggestions(skill, edits, run.optimizer, run.config)

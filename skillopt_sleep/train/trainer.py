@@ -132,7 +132,7 @@ class SkillOptTrainer:
         )
 
     def close(self) -> None:
-        """Close both clients, which then accept no further calls."""
+        """Close the clients of both models, which then accept no further calls."""
         for backend in self.backends.values():
             backend.close()
 
@@ -145,7 +145,7 @@ class SkillOptTrainer:
         return Redactor(values=secrets(environment() if self._environ is None else self._environ))
 
     def _load_items(self) -> dict[str, list[Item]]:
-        """Return the checked items of the splits that the run needs."""
+        """Load the items of the splits that the run needs, check them, and return them."""
         splits = ["train", self.config.selection_split, *([self.config.test_split] if self.config.eval_test else [])]
         items = {split: load_split(self.env, split) for split in splits}
         check_splits(items)
@@ -170,7 +170,7 @@ class SkillOptTrainer:
         return state, history
 
     def _probe(self) -> None:
-        """Raise ``FatalBackend`` for a client that could not answer, before any call is made."""
+        """Raise ``FatalBackend`` if a model could not be asked, e.g. without a key; make no call to find out."""
         for role, backend in self.backends.items():
             health = backend.probe()
             if not health.ready:
@@ -178,7 +178,7 @@ class SkillOptTrainer:
                 raise kind(f"the {role} client {backend.name} cannot be used: {health.detail}")
 
     def _begin(self, run: Run) -> RunState:
-        """Return the state of the run in the folder, or a new state with the initial skill scored.
+        """Return the saved state of the run in the folder, or a new one for which the initial skill has been scored.
 
         Raises ``Refused`` if the folder contains another run, and ``BackendUnusable`` if too few items were measured.
         """
@@ -280,7 +280,7 @@ class _Nobody:
 
 
 def _check_skill(skill: object, most: int) -> None:
-    """Raise ``UsageError`` for a skill that cannot be trained, or ``Refused`` for frontmatter that never ends."""
+    """Raise ``UsageError`` if the initial skill is no text or too long, ``Refused`` if its frontmatter never ends."""
     if not isinstance(skill, str):
         raise UsageError(f"the initial skill is {skill!r:.60}, must be a text; read the file first")
     if len(skill) > most:

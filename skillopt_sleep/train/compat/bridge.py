@@ -26,22 +26,22 @@ from skillopt_sleep.train.results import RolloutResult, make_environment_error, 
 from skillopt_sleep.train.splits import SPLITS
 
 FROM_CONFIG = ("workers", "minibatch_size", "edit_budget", "failure_only", "seed")
-"""Names of config fields whose values are passed to adapter classes that have an argument of that name."""
+"""Config fields whose values an adapter class gets as arguments, if it has arguments of these names."""
 MAX_TURNS = ("max_turns", "max_steps")
 """Names of adapter attributes that limit the number of calls in one attempt."""
 SPLIT_NAMES = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
-"""For each split, its name in the reference implementation, under which an adapter is asked for it."""
+"""For each split, its name in the reference implementation, such as "valid_seen" for val."""
 SIZES = {"train": "train_size", "val": "sel_env_num", "test": "test_env_num"}
-"""For each split, the config field with the number of attempts to make in a simulator, which has no items to count."""
+"""For each split, the config field with the number of attempts to make in an environment without a list of items."""
 
 
 def is_adapter(value: object) -> bool:
-    """Tell whether a class or an object has the methods of an adapter."""
+    """Tell whether a class or an object has the methods of a reference implementation's adapter."""
     return hasattr(value, "rollout") and hasattr(value, "build_train_env")
 
 
 def select_arguments(maker: object, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config's values for those arguments that an adapter class takes; {} if ``maker`` is no such class."""
+    """Return the values in the config for the arguments of an adapter class; {} if ``maker`` is not such a class."""
     if not (inspect.isclass(maker) and is_adapter(maker)):
         return {}
     values = {name: config[name] for name in FROM_CONFIG if name in config}
@@ -63,7 +63,7 @@ class _Config(dict[str, Any]):
 
 
 class AdapterEnv(SkillEnv):
-    """Wraps an ``EnvAdapter`` as an environment of this program that rolls out batches.
+    """Wraps an ``EnvAdapter``, written for the reference implementation, as an environment of this program.
 
     If the adapter has no items of its own (a simulator), the config fields ``train_size``, ``sel_env_num`` and
     ``test_env_num`` give the number of attempts in each split. Raises ``UsageError`` for mistakes of the adapter.
@@ -79,7 +79,7 @@ class AdapterEnv(SkillEnv):
         self._items: dict[str, list[Item]] = {}
 
     def setup(self, config: Row, *, optimizer_client: ChatClient, target_client: ChatClient) -> None:
-        """Give the adapter its config under the published names, and start Ray if the adapter requires it."""
+        """Give the adapter the config under the reference implementation's names, and start Ray if it needs Ray."""
         self._clients = {"optimizer": optimizer_client, "target": target_client}
         defaults = {
             "env": self.name,
@@ -143,7 +143,7 @@ class AdapterEnv(SkillEnv):
         return own and not self._only_whole and not any(item.get("nameless") for item in items)
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:  # noqa: ARG002
-        """Raise ``UsageError``, because an adapter rolls out batches only."""
+        """Raise ``UsageError``, because an adapter can only try batches of items."""
         raise UsageError(f"{self.name} rolls out batches; the trainer and eval call rollout_batch")
 
     def rollout_batch(
@@ -272,7 +272,7 @@ class Batches:
         self._planned: dict[tuple[str, ...], BatchSpec] = {}
 
     def plan(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
-        """Return the items of each batch that the loader plans for an epoch.
+        """Return the items of each batch that the adapter's loader plans for an epoch.
 
         Return None if there is no loader, or if a batch is empty.
         """
@@ -334,7 +334,7 @@ def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
 
 
 def _get_items(payload: object) -> list[Item] | None:
-    """Return the items that a batch holds; None unless all are dicts with an id, which a simulator's are not."""
+    """Return the items that a batch holds; None unless all are dicts with an id, as in a batch of a simulator."""
     if not isinstance(payload, list | tuple):
         return None
     items = [item for item in payload if isinstance(item, dict) and item.get("id") is not None]
@@ -342,7 +342,7 @@ def _get_items(payload: object) -> list[Item] | None:
 
 
 def _make_placeholders(prefix: str, size: int) -> list[Item]:
-    """Return items without content, one per attempt, for a simulator, which has no items of its own."""
+    """Return items that have only an id, one for each attempt in a simulator, which has no items of its own."""
     return [{"id": f"{prefix}-{number:04d}", "nameless": True} for number in range(1, size + 1)]
 
 

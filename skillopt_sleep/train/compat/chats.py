@@ -26,15 +26,15 @@ from skillopt_sleep.train.results import RolloutResult, make_unmeasured
 
 Row: TypeAlias = dict[str, Any]
 ENVIRONMENTS = "skillopt_sleep.train.compat.envs"
-"""The package name under which environments that consist of several modules are imported."""
+"""Name of the package that user environments of several modules are imported into, so that their imports work."""
 TELLING = 12
-"""A text of an item that is quoted anywhere in a prompt identifies the item if it has at least so many characters."""
+"""An item's text with at least so many characters shows that a prompt is about the item, wherever it is quoted."""
 SHORTEST = 3
-"""A text of an item that is a whole line of a prompt identifies the item if it has at least so many characters."""
+"""An item's text with at least so many characters shows that a prompt is about the item if it is a line of its own."""
 
 
 def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
-    """Return the published chat function that asks a role one question."""
+    """Return the reference implementation's function that asks a role, such as "target", one question."""
 
     def chat(
         system: str,
@@ -45,7 +45,7 @@ def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
         reasoning_effort: str | None = None,
         timeout: int | None = None,
     ) -> tuple[str, Row]:
-        """Return the role's answer and its usage. Retries and timeouts are the run's, whatever these arguments say."""
+        """Return the role's answer and its usage; the run's own retries and timeouts replace those given here."""
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
         return current.chat(role, messages, stage, max_completion_tokens, options)
@@ -54,7 +54,7 @@ def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
 
 
 def _make_chat_messages(role: str) -> Callable[..., tuple[Any, Row]]:
-    """Return the published chat function that sends a role a whole conversation."""
+    """Return the reference implementation's function that sends a role, such as "target", a whole conversation."""
 
     def chat_messages(
         messages: list[Row],
@@ -125,7 +125,7 @@ def extract_json_array(text: object) -> list[Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One question that an adapter asked the model of a role."""
+    """One question that a user's adapter asked the model of a role."""
 
     role: str
     system: str
@@ -134,7 +134,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A call that got no answer, and that no later call repeated successfully."""
+    """A call that failed, and was not repeated with success since."""
 
     error: SleepError
     call: Call
@@ -154,7 +154,7 @@ class CallLog:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def client(self, role: str) -> ChatClient:
-        """Return the client of a role. Raises ``UsageError`` outside of a run."""
+        """Return the client that asks a role's model. Raises ``UsageError`` outside of a run."""
         if role not in self.clients:
             raise UsageError(f"chat_{role} works inside train() or eval only: a call needs a run to be counted in")
         return self.clients[role]
@@ -183,19 +183,19 @@ class CallLog:
                 self.running.remove(call)
 
     def lost(self) -> list[Loss]:
-        """Return the calls without an answer: lost for good, or still running because the adapter did not wait."""
+        """Return the calls without an answer: those that failed, and those that the adapter did not wait for."""
         late = TimedOut("the adapter did not wait for the answer")
         with self.lock:
             return [*self.losses, *(Loss(error=late, call=call, at=time.monotonic()) for call in self.running)]
 
     def find_gravest_error(self, error: SleepError) -> SleepError:
-        """Return the lost calls' error that ends the run, or else any of theirs; ``error`` if no call was lost."""
+        """Return the error of a failed call, preferably one that ends the run; ``error`` if no call failed."""
         errors = [loss.error for loss in self.lost()]
         return next((one for one in errors if not isinstance(one, TransientBackend)), next(iter(errors), error))
 
 
 class _Current:
-    """Keeps track of the run that the chat functions belong to; only one adapter works at a time."""
+    """Keeps which run the chat functions ask their questions for; only one adapter works at a time."""
 
     def __init__(self) -> None:
         self._turn = threading.RLock()
@@ -203,7 +203,7 @@ class _Current:
 
     @contextmanager
     def use(self, log: CallLog) -> Iterator[None]:
-        """In a ``with`` block, let the chat functions ask the clients of ``log``; afterwards those asked before it."""
+        """In a ``with`` block, let the chat functions ask the clients in ``log``, and record their calls there."""
         with self._turn:
             before, self._log = self._log, log
             try:
@@ -217,7 +217,7 @@ class _Current:
         return self._log.config
 
     def client(self, role: str) -> ChatClient:
-        """Return the client of a role. Raises ``UsageError`` outside of a run."""
+        """Return the client that asks a role's model in the current run. Raises ``UsageError`` outside of a run."""
         return self._log.client(role)
 
     def refuse(self, role: str, why: str) -> UsageError:
@@ -245,7 +245,7 @@ current = _Current()
 
 
 def get_message_text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message; a content of several parts, as for pictures, is joined."""
+    """Return the text of a chat message; if its content is a list of parts, their texts are joined."""
     content = message.get("content")
     if isinstance(content, list):
         return "\n".join(str(part.get("text") or "") if isinstance(part, Mapping) else str(part) for part in content)
@@ -282,7 +282,7 @@ def find_lost_items(lost: Sequence[Loss], items: Sequence[Item]) -> list[Rollout
 
 
 def _find_distinctive_texts(results: Sequence[RolloutResult], items: Sequence[Item]) -> dict[str, set[str]]:
-    """Return, by item id, the texts that only this item or its result has, so that a prompt quoting one is about it."""
+    """Return, for each item id, the texts that no other item has; a prompt that quotes one must be about this item."""
     known: dict[str, set[str]] = {}
     rows: list[tuple[str, Mapping[str, object]]] = [(str(item["id"]), item) for item in items]
     rows += [(result.id, {"asked": result.question, "task": result.task_description}) for result in results]

@@ -1,4 +1,4 @@
-"""The reference implementation's functions for targets that are a chat model or an agent's command line.
+"""The reference implementation's functions for targets that are a chat model or an agent CLI.
 
 Five of its environments ask which kind the target is. For an agent they lay out a workspace and run the agent in it.
 Here the files of the workspace are sent in the prompt instead, so that this call too is counted, capped and kept.
@@ -58,7 +58,7 @@ def render_skill_md(
     description: str = "The skill that is being trained.",
     preamble: str = "",
 ) -> str:
-    """Return a skill as the file an agent reads: frontmatter with name and description, a preamble, the skill."""
+    """Return a skill as the text of a SKILL.md: frontmatter with name and description, the preamble, the skill."""
     body = "\n\n".join(part.strip() for part in (preamble, skill_content) if part.strip())
     return f"---\nname: {name}\ndescription: {description}\n---\n\n{body}\n"
 
@@ -105,7 +105,7 @@ def run_target_exec(
     full_auto: bool | None = None,  # noqa: ARG001
     allow_file_edits: bool = False,
 ) -> tuple[str, str]:
-    """Ask the target, with the workspace's files in the prompt; return the answer, and again as the agent's log.
+    """Put the workspace's files into the prompt and ask the target; return its answer twice, the second as its log.
 
     Raises ``UsageError`` for pictures and for tasks that edit files, because the target is asked in text only.
     """
@@ -133,7 +133,7 @@ class _Tracker:
         """Do nothing, whatever tokens are reported."""
 
     def summary(self) -> dict[str, int]:
-        """Return an empty summary."""
+        """Return an empty dict."""
         return {}
 
 
@@ -141,17 +141,17 @@ tracker = _Tracker()
 
 
 def get_reasoning_effort() -> str | None:
-    """Return the config's ``reasoning_effort``, None by default."""
+    """Return the ``reasoning_effort`` in the config, such as "high"; None if it is not set."""
     return current.config.get("reasoning_effort") or None
 
 
 def get_target_client() -> SimpleNamespace:
-    """Return an object whose ``chat.completions.create(messages=…)`` asks the target like ``chat_target_messages``."""
+    """Return an object like OpenAI's client, whose ``chat.completions.create(messages=…)`` asks the target."""
     return SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=_complete)))
 
 
 def _needs_responses_api(deployment: str) -> bool:  # noqa: ARG001  published so
-    """Return False, because the backend of a run chooses its own protocol."""
+    """Return False: adapters need not care, because each backend chooses its own protocol."""
     return False
 
 
@@ -165,7 +165,7 @@ def _complete(*, messages: Sequence[Row], **options: Any) -> SimpleNamespace:
 
 
 def _make_place(work_dir: str, name: str) -> Path:
-    """Return the path of a file in the workspace, after creating the file's folder."""
+    """Return the path for a file in the workspace, and create its folder."""
     root = Path(work_dir).resolve()
     path = Path(os.path.normpath(root / name))
     if root not in path.parents:
@@ -175,7 +175,7 @@ def _make_place(work_dir: str, name: str) -> Path:
 
 
 def _read_texts(folder: Path) -> list[tuple[str, str]]:
-    """Return the names and texts of a folder's files, except the skill, which is sent as the system prompt."""
+    """Return names and texts of the files in a folder, but not of the skill, which is sent as the system prompt."""
     found = []
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))

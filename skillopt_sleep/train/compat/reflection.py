@@ -38,7 +38,7 @@ PART_CHARS = {
 """For each part of a turn, such as "obs" (a command's output), the maximum characters that an analyst is shown."""
 REFERENCE_CHARS, PROMPT_CHARS = 4_000, 3_000
 PROMPT_FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
-"""Fields of a result that adapters leave in files beside the conversation, each with the file's name."""
+"""For two fields of a result, the file beside the conversation from which a missing value is read."""
 
 
 def run_minibatch_reflect(
@@ -132,7 +132,7 @@ def fmt_trajectory(conversation: list[Row], max_chars: int = 12_000) -> str:
 
 
 def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
-    """Return the items' conversations as one text; each has a heading with its task, score and reason for failing."""
+    """Return the items' conversations as one text; each has a heading with, say, its task and why it failed."""
     shown = []
     for number, row in enumerate(items, start=1):
         result = read_row({"hard": 0, "soft": 0} | row, None, Path(prediction_dir))
@@ -143,7 +143,7 @@ def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
 
 
 def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path) -> RolloutResult:
-    """Return a dict of an adapter as a result; what it lacks is taken from its item and the adapter's files."""
+    """Convert a dict of an adapter to a result; take what it lacks from its item and the adapter's files."""
     item = (known or {}).get(str(row.get("id")) if isinstance(row, Mapping) else "")
     result = check_result(dict(row) if isinstance(row, Mapping) else row, item)
     folder = prediction_dir / result.id
@@ -160,7 +160,7 @@ def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path
 
 
 def convert_to_plain_row(row: Mapping[Any, Any], where: str) -> Row:
-    """Return a dict of an adapter with plain JSON values: numpy numbers become numbers, other objects become text.
+    """Return a dict of an adapter with plain JSON values: numpy numbers become numbers, other objects text.
 
     So a resumed run gets it back from disk unchanged. Raises ``UsageError`` for values that JSON cannot hold.
     """
@@ -238,7 +238,7 @@ def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_b
 
 
 def _read_conversation(prediction_dir: Path, name: str) -> list[Any]:
-    """Return the turns that an adapter wrote to a file for a result, or [] if there is no such file."""
+    """Return the conversation that an adapter left in a result's ``conversation.json``; [] without that file."""
     path = prediction_dir / name / "conversation.json"
     if path.parent.resolve().parent != prediction_dir.resolve() or not path.is_file():
         return []
@@ -279,7 +279,7 @@ def _format_heading(number: int, row: Row, result: RolloutResult) -> str:
 
 
 def _format_turn(turn: object) -> list[str]:
-    """Return one turn of a conversation, in any of the published forms, as lines of text."""
+    """Return one turn of a conversation as lines of text; turns are dicts of several forms."""
     if not isinstance(turn, Mapping):
         return [f"[agent] {str(turn)[: PART_CHARS['said']]}"]
     parts = {name: "" if turn.get(name) is None else str(turn.get(name))[:most] for name, most in PART_CHARS.items()}
@@ -295,7 +295,7 @@ def _format_turn(turn: object) -> list[str]:
 
 
 def check_mode(update_mode: str) -> None:
-    """Raise ``UsageError`` for an update mode in which analysts rewrite the skill instead of proposing edits."""
+    """Raise ``UsageError`` for an update mode in which analysts rewrite the skill and propose no edits."""
     if update_mode not in {"patch", "rewrite_from_suggestions"}:
         raise UsageError(
             f"update_mode {update_mode!r} is not available in functions that return edits; the trainer has"

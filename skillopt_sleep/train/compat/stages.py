@@ -1,6 +1,6 @@
 """The stages of a training step, as functions with the signatures of the reference implementation.
 
-Patches and rows are dicts. The functions ask the optimizer of the current run, so they work only inside a run.
+Patches and results are dicts. The functions ask the optimizer of the current run, so they work only inside a run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from skillopt_sleep.train.trainer import SkillOptTrainer
 def build_scheduler(
     mode: str = "constant", max_lr: int = 8, min_lr: int = 2, total_steps: int = 8
 ) -> config.LRScheduler:
-    """Build the edit-budget schedule of that name, with the published defaults. Raises ``ValueError``."""
+    """Build the schedule of the edit budget named ``mode``, with the reference implementation's defaults."""
     return config.build_scheduler(mode, max_lr, min_lr, total_steps)
 
 
@@ -39,7 +39,7 @@ def load_config(path: str, overrides: list[str] | None = None) -> dict[str, Any]
 
 
 class ReflACTTrainer:
-    """The trainer class of the reference implementation: its settings and an adapter, trained by this program.
+    """The reference implementation's trainer class, with its arguments; this program does the training.
 
     The settings under ``model`` choose among this program's backends. Raises ``UsageError``.
     """
@@ -170,7 +170,7 @@ def _add_notes(skill: str, notes: str) -> str:
 
 
 def _read_pair(pair: Mapping[str, Any]) -> Sequence[Row]:
-    """Return the result before and the result after a change from a pair ``{"prev": {…}, "curr": {…}}``.
+    """Return the results before and after a change from a pair such as ``{"prev": {…}, "curr": {…}}``.
 
     ``{"prev_hard": 0, "curr_hard": 1}`` is understood too.
     """

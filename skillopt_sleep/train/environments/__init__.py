@@ -45,7 +45,7 @@ OPTIONAL = (
 
 
 def as_env(env: object) -> SkillEnv:
-    """Return an object as an environment; an adapter of the reference implementation is wrapped.
+    """Return an object as a ``SkillEnv``; an adapter written for the reference implementation is wrapped.
 
     Raises ``UsageError`` naming the methods that the object lacks.
     """
@@ -66,9 +66,8 @@ def load_environment(
 ) -> SkillEnv:
     """Make the environment that a file defines: ``my_env.py``, or ``my_env.py:MyEnv`` if the file defines several.
 
-    If ``file`` is a folder, its ``adapter.py`` is loaded.
-
-    A relative path starts at ``folder``; ``config`` as in ``make_environment``. Raises ``UsageError`` naming the file.
+    If ``file`` is a folder, its ``adapter.py`` is loaded. A relative path starts at ``folder``; a class may take values
+    of the training config as arguments. Raises ``UsageError`` naming the file.
     """
     path, _, name = file.rpartition(":") if ".py:" in file else (file, "", "")
     place = (folder or Path()) / path
@@ -113,7 +112,7 @@ def make_environment(
 
 
 def set_up(env: SkillEnv, config: Mapping[str, Any], optimizer: ChatClient, target: ChatClient) -> None:
-    """Call the environment's ``setup``, if there is one, with the config as a flat dict and the clients of a run."""
+    """Call the environment's ``setup``, if it has one, with the run's settings as a flat dict and its clients."""
     setup = getattr(env, "setup", None)
     if callable(setup):
         with report_mistakes(f"setup of the environment {env.name!r}"):

@@ -70,7 +70,7 @@ class ChecksEnv(SkillEnv):
             find_judge(task, self._judges)
 
     def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:  # noqa: ARG002
-        """Keep the optimizer's client, which is asked to judge by rubrics."""
+        """Keep the optimizer's client, which judges answers by rubrics."""
         self._optimizer = optimizer_client
 
     def traits(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class ChecksEnv(SkillEnv):
         return 1 + may_ask_model(self._tasks[str(item["id"])].reference)
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
-        """Replay the task under the skill, and return the judged answer as a result."""
+        """Let the target do the task under the skill, judge its answer, and return the result."""
         task = self._tasks[str(item["id"])]
         document = Document(kind=DocumentKind.SKILL, path="SKILL.md", whole=True, content=skill.encode())
         candidate = Candidate(documents=(document,))
