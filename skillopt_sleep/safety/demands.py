@@ -57,7 +57,7 @@ def _join(parts: tuple[str, ...]) -> re.Pattern[str]:
 
 _GRAMMAR = msgspec.json.decode(Path(__file__).with_name("grammar.json").read_bytes(), type=_Grammar)
 FUNCTION_WORDS = frozenset(word for words in _GRAMMAR.function_words.values() for word in words.split())
-"""Words that only build a sentence, such as articles, pronouns and prepositions, in all languages."""
+"""Words that only build a sentence, such as articles, pronouns and prepositions, of the big languages."""
 STAKES = {name: re.compile(words, re.IGNORECASE) for name, words in _GRAMMAR.stakes.items()}
 UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _NEGATION = _join(_GRAMMAR.negations)
@@ -136,7 +136,7 @@ class Polarity(Struct, frozen=True):
 
     @property
     def is_marked(self) -> bool:
-        """Whether the clause has any word that negates, leaves out, removes or concedes."""
+        """Whether the clause negates, leaves something out, removes it, or says that a condition does not matter."""
         return bool(self.negations or self.omits or self.intervenes or self.concedes)
 
     @property
@@ -226,7 +226,7 @@ def read_demand(clause: str, sentence: str = "") -> Demand:
 
 
 def _part(clause: str, opening: re.Match[str] | None) -> tuple[str, str]:
-    """Split a clause at ``opening``, a word such as "if" or "before"; return its main part, then the other."""
+    """Return the main part of a clause, and the part that ``opening``, a word such as "if" or "before", begins."""
     if opening is None:
         return clause, ""
     head, tail = clause[: opening.start()], clause[opening.end() :]
@@ -252,7 +252,7 @@ def _find_act(main: str) -> str:
 
 
 _EFFECTS = frozenset(term for word in ("remove", "push", "pull", "move") for term in all_terms(word))
-"""Verbs of everyday work, such as "push", that change more than a text; so a rule needs the user's word for them."""
+"""Verbs of everyday work, such as "push", that change more than a text, so that the user must have asked for them."""
 
 
 def weigh_terms(text: str) -> Mapping[str, float]:

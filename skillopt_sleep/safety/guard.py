@@ -113,8 +113,7 @@ _ENCODED = re.compile(
 _HEX = re.compile("[0-9a-f]*|[0-9A-F]*")
 _RUN = re.compile(r"[A-Za-z0-9+]{24,}")
 CHANGES = 0.48
-"""Text is random if small letters, capitals and digits change after at least this share of its characters; in a long
-name they change less often."""
+"""Text counts as random from this share of places where small letters, capitals and digits change; names have less."""
 _PUSHED = re.compile(r"[ \t\u00a0\u3000]{24,}\S|(?:\r?\n[ \t]*){4,}\S")
 """Pattern of words behind so many blanks that a reader of the file does not see them."""
 
@@ -142,7 +141,7 @@ def guard(edit_text: str) -> str | None:
 
 
 def find_danger(text: str) -> str | None:
-    """Return the first danger in a text, in one line; None when there is none, or when the sentences forbid them."""
+    """Return the first danger in a text that its own sentence does not forbid, in one line, or None."""
     for danger in DANGERS:
         for found in danger.pattern.finditer(text):
             if not _is_forbidden(text, found):

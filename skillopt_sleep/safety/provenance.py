@@ -100,7 +100,7 @@ class DroppedSentence(Struct, frozen=True):
 
     text: str
     why: str
-    """Why it was taken out, in one line for the user."""
+    """Why the sentence was taken out, in one line for the user."""
 
 
 class GroundedRule(Struct, frozen=True):

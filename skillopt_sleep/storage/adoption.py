@@ -79,7 +79,7 @@ def adopt(
 
 
 def _restore_staged(adoption: Adoption, staged: StagedDocument) -> Adoption:
-    """Return the adoption with the proposed file's bytes. Raises ``Refused`` if its edits make other bytes."""
+    """Return the adoption with the bytes of the proposed file. Raises ``Refused`` if its edits do not give these."""
     if adoption.how == EDITED_SINCE:
         return adoption
     for after in (adoption.after, restore_former_description(adoption.document(adoption.after)).content):
@@ -141,7 +141,7 @@ def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | No
 
 
 def choose_documents(documents: Sequence[StagedDocument], only: Collection[str] | None) -> list[StagedDocument]:
-    """Return the documents reduced to the edits whose ids are in ``only``. Raises ``Refused`` for an unknown id."""
+    """Return those documents that have edits named in ``only``, with these alone; all for None. Raises ``Refused``."""
     if only is None:
         return list(documents)
     known = [edit.id for document in documents for edit in document.edits]
@@ -227,7 +227,7 @@ def _list_live(live: Sequence[Adoption]) -> str:
 
 
 def _refuse_damaged(history: Sequence[Adoption]) -> None:
-    """Raise ``Refused`` when the edits stored for a file no longer make the bytes stored with them."""
+    """Raise ``Refused`` if a file's stored edits, applied to its stored bytes, do not give the stored result."""
     for adoption in history:
         made, _ = apply_edits(adoption.document(adoption.before), adoption.edits, cap=None)
         if adoption.after not in {made.content, restore_former_description(made).content}:

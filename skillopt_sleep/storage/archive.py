@@ -106,7 +106,7 @@ class SessionInbox:
         return bool(rows)
 
     def _split_turns(self, session: Session, before: Sequence[Turn]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
-        """Return the turns that no file had before, and all turns to store with this file, those it lost included."""
+        """Return the new turns, and all turns to store with this file: new, known, and those it no longer contains."""
         owners = {
             row["turn"]: row["path"]
             for row in self._database.rows(
@@ -125,7 +125,7 @@ class SessionInbox:
         return decode_json(rows[0]["data"], Session).turns if rows else ()
 
     def recent(self) -> tuple[SessionKey, ...]:
-        """Return the keys of sessions that name their model, mined or not, the newest first."""
+        """Return the keys of sessions of which the model is known, mined or not, the newest first."""
         return self._list_keys("model != ''")
 
     def waiting(self) -> tuple[SessionKey, ...]:
@@ -163,7 +163,7 @@ class SessionInbox:
         return tuple(row["cwd"] for row in self._database.rows("SELECT DISTINCT cwd FROM sessions"))
 
     def load(self, key: SessionKey) -> Session:
-        """Return a session with the turns that its key selects for mining, and ``CONTEXT_TURNS`` turns before them."""
+        """Return a session's turns from ``key.first_turn`` to ``key.last_turn``, and ``CONTEXT_TURNS`` before them."""
         session = self.load_whole(key)
         at = {turn.id: index for index, turn in enumerate(session.turns)}
         first, last = at[key.first_turn], at[key.last_turn]

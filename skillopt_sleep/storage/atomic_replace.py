@@ -1,7 +1,7 @@
-"""Changes several live files all together or not at all, even when the process is killed in between.
+"""Changes several of the user's instruction files all together or not at all, even if the process is killed.
 
 The old and the new content of each file are stored in the table ``swaps`` before the first file changes, and deleted in
-the transaction that records the change. A process that finds some left, while nobody is changing files, puts the old
+the transaction that records the change. A process that finds such rows, while nobody is changing files, puts the old
 content back.
 """
 
@@ -36,7 +36,7 @@ LOCK = "adopt.lock"
 
 
 class Swap(Struct, frozen=True, kw_only=True):
-    """The change of one live file from old to new content; None as ``old`` or ``new`` means that the file is absent."""
+    """The change of one of the user's instruction files from the bytes ``old`` to ``new``; None means no file."""
 
     path: str
     within: str
@@ -46,7 +46,7 @@ class Swap(Struct, frozen=True, kw_only=True):
     mode: int | None = None
     """Permission bits for a file that has to be created, or None for the default ones."""
     folders: int = 0
-    """How many parent folders are removed together with the file, if they are empty then."""
+    """How many of its parent folders are removed together with the file, if they are empty then."""
     kind: DocumentKind = DocumentKind.MEMORY
     whole: bool = False
     """True for a file that is all ours, such as a skill; False when we own only a marked region of it."""
@@ -57,15 +57,15 @@ class Swap(Struct, frozen=True, kw_only=True):
         return read_regular(Path(self.path))
 
     def apply(self) -> None:
-        """Replace the old content by the new. Raises ``Refused`` when the present content is not the old one."""
+        """Put the new content into the file. Raises ``Refused`` when its present content is not the old one."""
         if self.read_live() != self.old:
             raise Refused(f"{self.path} was changed by somebody else this moment; try again")
         self._write(self.new)
 
     def undo(self) -> bool:
-        """Put the old content back; return False when somebody else has rewritten our region, which then stays.
+        """Put the old content back; return False if somebody else has rewritten our marked region, which then stays.
 
-        When the file was changed only outside our region, restore only the region.
+        When the file was changed only outside that region, put back only the region.
         """
         live = self.read_live()
         drop_temporaries(Path(self.path))

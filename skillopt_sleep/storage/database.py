@@ -1,7 +1,7 @@
-"""Opens the user's SQLite file ``sleep.db``, brings its schema up to date, and runs queries and transactions.
+"""Opens the user's SQLite file ``sleep.db``, brings its tables up to date, and runs queries and transactions.
 
-The file is opened only when needed, and written in short transactions from any thread. Every error of SQLite becomes a
-``DiskError`` that names the file and a remedy.
+The file is written in short transactions, from any thread. Every error of SQLite becomes a ``DiskError`` that names the
+file and a remedy.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Database:
                 original.backup(self._connection)
 
     def _restore_log_modes(self) -> None:
-        """Make our log writable when the database is: reading a read-only database leaves a read-only log behind."""
+        """Make SQLite's log writable if the database is: reading a read-only database leaves a read-only log."""
         mode = self.path.stat().st_mode & 0o777
         for part in self._log_files():
             with suppress(OSError):
@@ -217,7 +217,7 @@ class Database:
         return DiskError(f"cannot {action} {self.path}: {error}{self._find_advice(error)}")
 
     def _find_advice(self, error: sqlite3.Error) -> str:
-        """Return advice on an SQLite error ("; to save what can be saved: ..."), or "" when there is none."""
+        """Return what to add to the message of an SQLite error, such as "; to save what can be saved: ...", or ""."""
         message = str(error)
         if any(sign in message for sign in ("no such table", "no such column", "malformed", "not a database")):
             return f"; {REPAIR}"
@@ -229,7 +229,7 @@ class Database:
 
 
 def _copy_changes(connection: sqlite3.Connection, table: str, *, has_rowid: bool) -> None:
-    """Make a table of the backup, which is attached as ``copy``, equal to ours, including SQLite's row ids."""
+    """Make a table of the backup, attached as ``copy``, equal to that of this database, including SQLite's row ids."""
     columns = [(row["name"], row["pk"]) for row in connection.execute(f"PRAGMA main.table_info({table})")]
     names = [*(["rowid"] if has_rowid else []), *(name for name, _ in columns)]
     key = ["rowid"] if has_rowid else [name for name, place in columns if place]

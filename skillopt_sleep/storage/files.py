@@ -96,8 +96,8 @@ def remove(path: Path, *, folders: int = 0) -> None:
 def make_own_folder(project: Path, *names: str) -> Path:
     """Make the private folder ``.skillopt-sleep/<names>`` in a project, hidden from git, and return it.
 
-    Raises ``Refused`` when a link leads to it, or when the project folder is gone, which is never made again. Raises
-    ``DiskError`` too.
+    Raises ``Refused`` when a link leads to it, or when the project folder itself is gone, which is not made anew.
+    Raises ``DiskError`` too.
     """
     if not project.is_dir():
         raise Refused(
@@ -225,7 +225,8 @@ DAEMON = "daemon"
 POLL = 0.2
 """Seconds between two tries to take a lock that another process holds."""
 TEST_WAIT = 5.0
-"""Seconds to wait for ``.held`` while a process tests it; without it, others cannot see that the lock is taken."""
+"""Seconds that the owner of a lock waits for its second file, ``.held``, while others test it; then it goes on
+without."""
 
 
 @contextmanager

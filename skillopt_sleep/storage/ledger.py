@@ -31,7 +31,10 @@ CHECKPOINT_PAGES = 20_000
 
 
 class NightLedger:
-    """The replies and costs of one night (``ports.Ledger``); ``sitting`` counts how often it was granted its caps."""
+    """The replies and costs of one night (``ports.Ledger``).
+
+    ``sitting`` counts how often its limits on spending began anew.
+    """
 
     def __init__(self, database: Database, *, night: str, sitting: int) -> None:
         self._database = database
@@ -42,7 +45,7 @@ class NightLedger:
         """Number of this process's attempts at calls by how they ended: a class of error, or "" for a reply."""
 
     def find(self, role: Role, prompt: Prompt, model: str) -> Reply | None:
-        """Return the stored reply to this prompt, model and sample, or None when there is none."""
+        """Return the stored reply of this model to this prompt and repetition of it (``sample``), or None."""
         rows = self._database.rows(
             "SELECT reply FROM replies WHERE night = ? AND role = ? AND digest = ? AND model = ? AND sample = ?",
             (self._night, role, prompt.digest, model, prompt.sample),
@@ -88,7 +91,7 @@ class NightLedger:
         return Spend(calls=row["calls"], tokens=int(row["tokens"]), usd=row["usd"], unpriced=row["unpriced"])
 
     def spent_on(self, day: str) -> Spend:
-        """Return what all nights spent on a day, each counted from its first call of this method on that day."""
+        """Return what all nights spent on a day; of each night, what it spent after first asking this on that day."""
         before = self.spent(whole_night=True)
         with self._database.transaction() as connection:
             connection.execute(

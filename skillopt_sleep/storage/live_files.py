@@ -1,8 +1,8 @@
 """Knows which edits are live in which of the user's files, and computes such a file without some of its edits.
 
 Nothing is subtracted. Every adoption stores the file's bytes before it and the edits it made, so an edit is taken out
-by applying all other edits again, in order, to the first of these bytes. The result is exact; lines that the user added
-among the rules stay, and a rule that the user rewrote is theirs: taking it out is refused.
+by applying all other edits again, in order, to the bytes before the first adoption. The result is exact; lines that the
+user added among the rules stay, and a rule that the user rewrote is theirs: taking it out is refused.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Adoption(Struct, frozen=True, kw_only=True):
     """The time of the adoption, in ISO 8601."""
 
     def document(self, content: bytes | None) -> Document:
-        """Return the document that this file is when its bytes are ``content``."""
+        """Return this file as a ``Document`` with ``content`` as its bytes."""
         return Document(kind=self.kind, path=self.path, content=content, whole=self.whole)
 
     def region(self, content: bytes | None) -> str:
@@ -153,7 +153,7 @@ def read_adopted_edits(database: Database, project: str) -> dict[tuple[str, str]
 
 
 def read_reverted_rules(database: Database, project: str) -> dict[tuple[str, str], tuple[tuple[str, str], ...]]:
-    """Return when each reverted rule was live, by (file, text): pairs of start and end in ISO 8601."""
+    """Return for each reverted rule, as (file, text), when it was live: pairs of start and end in ISO 8601."""
     rows = database.rows("SELECT path, edits, adopted_at FROM adoptions WHERE project = ? ORDER BY id", (project,))
     spans: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
     for row in rows:
@@ -165,7 +165,7 @@ def read_reverted_rules(database: Database, project: str) -> dict[tuple[str, str
 
 
 def find_altered_edits(database: Database, project: str) -> dict[tuple[str, str], str]:
-    """Return the live edits of a project that the user changed in the file: (night, edit id) with the file's path."""
+    """Return the live edits that the user has changed in the file since: its path by (night, edit id)."""
     found = {}
     for adoption in read_adoptions(database):
         if adoption.project == project:
@@ -278,7 +278,7 @@ def _list_changes(before: Sequence[str], after: Sequence[str]) -> list[_Change]:
 def read_baseline(paths: Mapping[DocumentKind, Path], *, most_bytes: int) -> tuple[Candidate, tuple[str, ...]]:
     """Read the documents as they are now; also return a line on each that the night must leave out, and why.
 
-    A missing file is a document without content. Left out are files that cannot be read, or not edited.
+    A missing file is a document without content. Left out are files that cannot be read, or that cannot be edited.
     """
     documents, notes = [], []
     for kind, path in paths.items():
@@ -294,7 +294,7 @@ def read_baseline(paths: Mapping[DocumentKind, Path], *, most_bytes: int) -> tup
 
 
 def _rebase(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
-    """Return ``old``, the adoption after ``previous``, as it is when ``new`` takes the place of ``previous``."""
+    """Return the adoption ``old`` as it would be if ``new`` had come before it in place of ``previous``."""
     if old.before == previous.after:
         return replace(old, before=new.after)
     if new.after == previous.after:

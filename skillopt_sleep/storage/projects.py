@@ -23,14 +23,14 @@ MAX_BYTES = 1_000_000
 MAX_WORKTREES = 2_000
 """Number of worktrees of one repository that are looked at; any further ones are ignored."""
 MAX_ORIGINS = 4
-"""A clone's remote can be a local clone itself: how many such steps are followed from one to the next."""
+"""How many steps are followed from a clone to its remote when that is itself a clone on this disk, and so on."""
 
 _PLACE = re.compile(
     r"/(?:\.(?:codex|cursor|superset|windsurf|claude-squad)/worktrees|\.claude-worktrees|conductor/workspaces"
     r"|vibe-kanban/worktrees|opencode/worktree)/(?P<first>[^/]+)(?:/(?P<second>[^/]+))?"
 )
-"""Pattern of the folders in which agents put worktrees of all repositories. One of its two names is usually that of the
-repository: Codex has ``worktrees/<id>/<repository>``, others ``worktrees/<repository>/<branch>``."""
+"""Pattern of the folders in which agents put worktrees of all repositories. One of the two names in it is usually that
+of the repository: Codex has ``worktrees/<id>/<repository>``, others ``worktrees/<repository>/<branch>``."""
 _BESIDE = re.compile(r"(?P<repository>.*/[^/]+?)(?:\.|-|_|__)worktrees?/[^/]+")
 """Pattern of a worktree such as ``shop-worktrees/fix``, which lies next to its repository ``shop``."""
 _SECTION = re.compile(r'\[\s*remote\s+"(?P<name>[^"\n]*)"\s*\](?P<body>[^\[]*)', re.IGNORECASE)
@@ -174,7 +174,7 @@ class ProjectScope:
         return self._root.relative_to(self._repository.top).as_posix() if self._repository else "."
 
     def _find_place(self, cwd: str, remote: str) -> Place | None:
-        """Return where a session belongs, or None when only the name of its deleted folder can tell."""
+        """Return whether a session is the project's (OWN) or not (OTHER); None if only its folder's name can tell."""
         if not _is_usable(cwd):
             return Place.OTHER
         path = Path(os.path.realpath(cwd))
@@ -183,7 +183,7 @@ class ProjectScope:
         return None if own is None else Place.OWN if own else Place.OTHER
 
     def _is_own(self, path: Path, remote: str, mine: Repository) -> bool | None:
-        """Tell whether a folder is in a working tree of the project's repository; None if only its name can tell."""
+        """Tell whether a folder is in a working tree of the project's repository; None if only the name can tell."""
         collected = _PLACE.search(path.as_posix())
         theirs = self._find_repository(path)
         if theirs and collected and len(theirs.top.as_posix()) <= collected.start("first"):
@@ -204,7 +204,7 @@ class ProjectScope:
         return theirs is not None and bool(theirs.keys & mine.keys)
 
     def _match_by_name(self, cwd: str) -> Place:
-        """Place a session in a deleted worktree by the name of its folder, among worktrees that agents collect."""
+        """Place a session whose worktree, in a folder such as ``~/.codex/worktrees``, was deleted, by its name."""
         mine = self._repository
         collected = _PLACE.search(Path(os.path.realpath(cwd)).as_posix())
         if mine is None or collected is None:

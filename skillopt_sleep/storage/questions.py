@@ -76,7 +76,7 @@ class QuestionBox:
         return tuple(f"{name}{ANSWER} ({wrong})" if wrong else f"{name}{QUESTION}" for name, wrong in sorted(left))
 
     def list_foreign_answers(self) -> tuple[str, ...]:
-        """Return the names of answer files to no question that this process asked."""
+        """Return the names of answer files that answer no question of this process."""
         with self._lock:
             names = [name for name in self._list_files() if name.endswith(ANSWER)]
             return tuple(name for name in names if name.removesuffix(ANSWER) not in self._asked)

@@ -92,7 +92,7 @@ PAST = (
 )
 """Tables of past events. Rows that they lost are taken from the backup; rows of other tables may be gone on purpose."""
 SAME = {"adoptions": ("night", "project", "path"), "proposals": ("project",)}
-"""Columns, besides the key, in which the backup's row must equal a damaged row, because keys are used again."""
+"""Columns, besides the key, that must be equal when a row of the backup replaces a damaged one: keys are used again."""
 
 
 class DamagedEntry(Struct, frozen=True, kw_only=True):
@@ -324,7 +324,7 @@ def _copy_rows(source: Path, into: Database, tables: tuple[str, ...] | None) -> 
 
 
 def _read_rows(source: Path, query: str, values: tuple[object, ...] = ()) -> tuple[list[tuple[object, ...]], bool]:
-    """Return the rows that a query yields before its first error, and whether there was none."""
+    """Return the rows that a query yields up to the first error, and whether it came to its end without one."""
     rows: list[tuple[object, ...]] = []
     try:
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:

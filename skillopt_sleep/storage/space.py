@@ -64,7 +64,7 @@ def list_disk_problems(data_dir: Path, project: Path) -> tuple[str, ...]:
 def prune(
     database: Database, project: Path, *, now: datetime, days: int, size: int, waiting: frozenset[str] = frozenset()
 ) -> Pruned:
-    """Remove replies and files of nights that are older than ``days``, or too many for ``size`` bytes of files.
+    """Remove replies and files of nights older than ``days``, and of the oldest while files exceed ``size`` bytes.
 
     Left alone are nights that are unfinished, adopted, ``waiting`` to be adopted, or that count for today's caps, and
     nights whose folder is a link or cannot be removed. Reports, archived sessions and tasks always stay. Raises

@@ -81,7 +81,7 @@ class StagedDocument(Struct, frozen=True, kw_only=True):
     """Name of the file with the diff, in the proposal's folder."""
     edits: tuple[EditRecord, ...]
     untried: str = ""
-    """The agent with which the edits were tried, if it is not the one that reads this file; otherwise ""."""
+    """If another agent reads this file than the one with which the edits were tried, that one's name; otherwise ""."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from skillopt_sleep.storage.database import REPAIR, Database, decode_json
 LEVEL = 6
 """zlib's compression level: a tenth smaller than at its fastest, and it still takes less time than redaction does."""
 FORGOTTEN = ""
-"""Stands in place of a path with turns of forgotten sessions, so that no copy of such a session adds them again."""
+"""Stored in place of a file's path with the turns of forgotten sessions, so that no copy adds these turns again."""
 
 
 class KeptSteps(Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class Deleted(Struct, frozen=True, kw_only=True):
     sessions: int = 0
     prompts: int = 0
     steps: int = 0
-    """Bytes that their stored steps took."""
+    """Bytes that the stored steps of these sessions took."""
     tasks: int = 0
     shared_tasks: int = 0
     """Number of tasks that stay, because other sessions asked for the same."""

@@ -71,7 +71,7 @@ class TrialStore:
         )
 
     def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
-        """Store how the unchanged documents scored, and whether a judge preferred the first or the second answer."""
+        """Store scores of tasks under unchanged documents, and how often a judge preferred the answer it saw first."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO base_replays VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -86,14 +86,14 @@ class TrialStore:
             )
 
     def replays(self, project: str) -> tuple[BaseReplay, ...]:
-        """Return every stored score of unchanged documents."""
+        """Return every stored score of a task under unchanged documents."""
         from skillopt_sleep.gate.noise import BaseReplay  # noqa: PLC0415  `status` reads this module, and audits nothing
 
         rows = self._database.rows("SELECT * FROM base_replays WHERE project = ?", (project,))
         return tuple(BaseReplay(**{name: row[name] for name in BaseReplay.__struct_fields__}) for row in rows)
 
     def position(self, project: str) -> Position:
-        """Return how often judges preferred the first and the second of two answers, over all nights."""
+        """Return how often judges preferred the answer that they saw first, and the one that they saw second."""
         from skillopt_sleep.gate.account import Position  # noqa: PLC0415
 
         row = self._database.rows(
@@ -169,13 +169,13 @@ class RejectedEditStore:
 
 
 class MomentProofs:
-    """Which checks and judges can tell the two answers at a moment apart (``mining.references.ProofStore``)."""
+    """Which checks and judges tell the agent's bad answer at a moment from its good one (``references.ProofStore``)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def checks(self) -> Mapping[str, KeptProof]:
-        """Return the results of all searches for a check, by the digest of the moment's words and answers."""
+        """Return what searches for a check found, by the digest of a moment's words and answers."""
         from skillopt_sleep.mining.references import KeptProof  # noqa: PLC0415  `status` proves nothing
 
         rows = self._database.rows("SELECT data FROM moment_checks")
@@ -183,7 +183,7 @@ class MomentProofs:
         return {proof.digest: proof for proof in kept}
 
     def judged(self, judge: str) -> tuple[JudgedPair, ...]:
-        """Return whether this judge told the two answers at moments apart, in the order of storing."""
+        """Return for each moment asked about whether this judge told the bad answer from the good one."""
         from skillopt_sleep.mining.references import JudgedPair  # noqa: PLC0415  `status` proves nothing
 
         rows = self._database.rows(

@@ -30,7 +30,7 @@ LINE = r"\\?\r?\n[ \t]{0,40}"
 SHARED = {"WORD_EDGE": EDGE, "ANY_QUOTE": QUOTE, "LINE_END": LINE}
 
 REMEMBERED = 120
-"""Characters from which a stretch of text that is no secret is remembered, so that it is not examined again."""
+"""A stretch of text longer than this that is no secret is remembered, so that it is not examined twice."""
 
 
 class Found(NamedTuple):
@@ -54,7 +54,8 @@ class Kind(NamedTuple):
     find: Callable[[str, int, int], Found | None]
     """Called with a text and the start and end of one of ``words`` in it; returns the secret there, or None."""
     in_plain_words: bool = True
-    """False for a kind that need not be searched for where the rest of the sentence is only plain words."""
+    """False if this kind is not searched for where only plain words follow the announcing word, as in most
+    sentences."""
 
 
 class _Lazy:

@@ -20,7 +20,7 @@ LONGEST_LINE = 9_000
 """Most characters of one line of a key; some keys are written as a single line."""
 MOST_LINES = 2_000
 SHORT_LINES = 3
-"""How many lines at the end of a key may have fewer than ``LEAST`` characters, such as its last line and a checksum."""
+"""How many lines at the end of a key may be shorter than the others: its last line, a checksum."""
 BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
 LEAST = 16
 """Fewest characters of a line of a key, apart from the last ones."""
@@ -38,7 +38,7 @@ HEAD = 300
 """Most characters between a marker and the first line of a key, where headers such as "Version:" are."""
 
 MOST_BEFORE = 8
-"""A key without a marker is found by letters that all such keys share: most characters that it has before them."""
+"""Most characters that a key has before the letters by which it is found when its BEGIN marker is missing."""
 
 
 def _is_line(line: str) -> bool:

@@ -25,19 +25,19 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("names")
 
 MOST_SIGNS = 4
-"""Signs after a name that are tried as the one before its value: in ``secret: str = …`` it is the second."""
+"""How many signs after a name are tried as the one before its value: in ``secret: str = …`` it is the second."""
 ROOM = 72
 """Most characters from the beginning of a secret's name to the sign before its value."""
 NAME = 20
 """Most characters of a name in front of its last word such as "key": in "billing_key", those of "billing_"."""
 SHORT = 4
-"""Fewest characters of a password in an .env file, where no other text can be meant."""
+"""Fewest characters of a password in an .env file, which holds nothing but settings."""
 AFTER_A_QUOTE = frozenset("+,;)]}.")
 """Characters that often follow a string's closing quote, and seldom its opening quote."""
 LINE_FRONT = 40
 """Most characters of a line in front of the name of a setting, such as "export "."""
 LINE_BEFORE = 400
-"""Characters of the line above that are read to see whether it is a setting too."""
+"""Characters of the line above a setting such as ``NAME=value`` that are read to see if it is a setting too."""
 _TELLING = (
     "pass",
     "pwd",

@@ -49,7 +49,7 @@ _NOTATIONS = tuple(
 
 
 def _find_apart(text: str, at: int, end: int) -> Found | None:
-    """Find a value that stands apart from its name; ``at`` and ``end`` are those of the name's word such as "key"."""
+    """Find the secret in ``set("API_KEY", "…")`` and the like; ``at`` and ``end`` are the place of "KEY"."""
     if _P.AFTER.match(text, end) is None:
         return None
     for notation, pattern in _NOTATIONS:
@@ -67,7 +67,7 @@ def _find_apart(text: str, at: int, end: int) -> Found | None:
 
 
 def _is_given_away(notation: str, text: str, end: int, value: str, named: tuple[str, str]) -> bool:
-    """Return whether ``value`` is the secret of the name that ends at ``end``, when written in this notation."""
+    """Return whether ``value`` is the secret of the name that ends at ``end``; ``notation`` says how it is written."""
     which, name = named
     match notation:
         case "call" | "or":
@@ -162,7 +162,7 @@ APART: tuple[Kind, ...] = (
 
 LOGIN_BACK = 300
 MANIFEST = 3_000
-"""Most characters of the manifest of a Kubernetes secret."""
+"""Characters before and after "kind: Secret" that are searched for the values of that Kubernetes manifest."""
 
 _LOGIN = {"machine", "login", "account", "default"}
 

@@ -1,4 +1,4 @@
-"""Replaces every secret of a text with a placeholder, going once from word to word that announces secrets."""
+"""Replaces every secret of a text with a placeholder, looking only at words such as "token" that announce one."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def _read(text: str) -> list[Reading]:
 
 
 def _locate(readings: Sequence[Reading], place: tuple[int, int]) -> tuple[int, int]:
-    """Return where in the original text a place in the last reading is."""
+    """Return where in the original text a place in the text of the last ``Reading`` is."""
     for reading in reversed(readings):
         place = reading.locate(*place)
     return place

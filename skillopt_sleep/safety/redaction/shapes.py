@@ -30,7 +30,7 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("shapes")
 
 BACK, AHEAD = 200, 600
-"""Characters before and after a rule's word that are searched, for keys that have the word inside."""
+"""Characters before and after a provider's word that are searched for a key which contains the word."""
 LEAST_ENTROPY = 2.5
 """Fewest bits of entropy per character of a secret that is known only by the provider's name in front of it."""
 DISTINCT = 6
@@ -166,7 +166,7 @@ SHAPES: tuple[Kind, ...] = (
     Kind(("basic ", "basic\t"), _find_basic),
     Kind(("bearer",), _find_bearer),
 )
-"""Kinds of secrets with a form of their own that no file lists, such as JWTs."""
+"""Kinds of secrets that are known by their form, but need more than the pattern of a rule, such as JWTs."""
 
 
 LEAST = 20
