@@ -165,7 +165,7 @@ class EvidenceRow(Struct, frozen=True, kw_only=True):
     sample: int
     """The number of this rollout among the repeated rollouts of its task, counted from 0."""
     hard: float | None
-    """The pass-or-fail score; like ``soft`` and ``rationale``, it is None when a failed call lost the rollout."""
+    """1 for pass, 0 for fail; None, like ``soft`` and ``rationale``, when a failed call lost the rollout."""
     soft: float | None
     rationale: str | None
     response_head: str

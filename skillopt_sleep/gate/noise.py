@@ -79,7 +79,7 @@ class NoiseReport(Struct, frozen=True, kw_only=True):
     """The number of nights beyond the first in which a task was replayed, summed over the tasks."""
     tasks: int = 0
     differ: float | None = None
-    """The share of replay pairs of one task whose scores differ by more than the gate ignores (0; grades: 0.1)."""
+    """The share of replay pairs of one task whose scores differ; grades must differ by more than 0.1 to count."""
     flips: float | None = None
     """The share of pairs of replays of one task in which one replay passes and the other fails."""
     sd: float | None = None
@@ -197,7 +197,7 @@ def _pair_up(group: Sequence[BaseReplay]) -> Iterable[tuple[BaseReplay, BaseRepl
 
 
 def _share(alike: Sequence[Sequence[BaseReplay]], holds: Callable[[BaseReplay, BaseReplay], bool]) -> float | None:
-    """Return the share of replay pairs of a task for which ``holds`` is true, averaged over tasks, or None."""
+    """Return how often ``holds`` is true of two replays of a task, averaged over tasks; None without a task."""
     if not alike:
         return None
     shares = [_mean([holds(one, other) for one, other in itertools.combinations(group, 2)]) for group in alike]
@@ -264,7 +264,7 @@ def _pass_rate(differ: float) -> float:
 
 
 def chance_in_nights(nights: int, win: float, loss: float, k: int, tasks: int, *, later: int | None = None) -> float:
-    """Compute the chance that a new edit is accepted within some nights if no other edit waits for its tasks.
+    """Compute the chance that a new edit is accepted within ``nights`` nights if no other edit waits for its tasks.
 
     ``win`` and ``loss`` are the edit's chances to win or lose a pair, ``k`` the score that accepts it, ``tasks`` the
     val tasks of the first night and ``later`` those of every other night (the same if None). The limit of pairs over

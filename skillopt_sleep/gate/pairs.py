@@ -43,9 +43,9 @@ class PairedPlan(Struct, frozen=True, kw_only=True):
     mixed_weight: float
     seed: int
     first_sample: int
-    """The sample number of tonight's first round; other nights use other numbers, so no cached reply is used again."""
+    """The number of tonight's first repetition of a task; other nights use others, so no cached reply is reused."""
     apart: int = 0
-    """A number added to the sample of each candidate replay, so that it never gets a cached reply of the baseline."""
+    """A number added to the candidate's repetitions, so that they never get a cached reply of the baseline."""
 
 
 class PairRow(Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ def measure_pairs(
     *,
     phase: str = "val",
 ) -> list[PairRow]:
-    """Replay and judge each (task, sample) under baseline and candidate; see ``measure_rules`` for details."""
+    """Replay and judge each (task, number of its repetition) under both arms; ``measure_rules`` has the details."""
     baseline, candidate = arms
     wave = [(candidate, task, sample) for task, sample in pairs]
     return measure_rules(wave, baseline, models, plan, known={}, phase=phase)
@@ -110,7 +110,7 @@ def measure_rules(
     known: MutableMapping[tuple[str, int], ReplayResult],
     phase: str = "val",
 ) -> list[PairRow]:
-    """Replay each (candidate, task, sample) of ``wave``, and the baseline once per task and sample; judge the pairs.
+    """Replay each (candidate, task, repetition) of ``wave``, the baseline once per task and repetition; judge pairs.
 
     ``known`` holds tonight's earlier replays of the baseline; new ones are added to it. Returns the rows in order, up
     to the first pair that a spending cap left unpaid; raises ``BudgetSpent`` when not even one pair was paid for.
@@ -188,7 +188,7 @@ def _judge_pair(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: 
 def _score(
     task: TaskRecord, old: ReplayResult, new: ReplayResult, first: Arm, models: Models
 ) -> tuple[ReplayResult, ReplayResult, Arm | None]:
-    """Judge both replays; return them and ``first``, or None for ``first`` unless one call showed two answers."""
+    """Judge both replays and return them, with ``first`` if one call showed the judge both answers, else None."""
     judge = find_judge(task, models.judges)
     if old.score is not None or new.score is not None:  # an agent's own ending is already its score
         one, two = (result.score or judge.score(task, result, models.optimizer) for result in (old, new))

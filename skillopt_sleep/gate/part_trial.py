@@ -25,7 +25,7 @@ FORECASTS = 18
 FORECAST_PARTS = 400
 """The most parts that a forecast of the price simulates in all; more would take longer than about a second."""
 MARGIN = 1.15
-"""The factor by which the range of a price forecast is wider than from its cheapest to its dearest simulation."""
+"""A price forecast reaches from the cheapest simulation divided by this factor to the dearest one times it."""
 
 
 class PartTrial(RuleTrial[TaskT]):
@@ -41,7 +41,7 @@ class PartTrial(RuleTrial[TaskT]):
     ) -> None:
         """Order the tasks by the number of words they share with the part, most first.
 
-        ``touched`` maps the id of a task to that number, ``requests`` to its request, which may win only twice.
+        ``touched`` maps the id of a task to that number, ``requests`` to its request; each request may win only twice.
         """
         super().__init__(tasks, plan, requests=requests)
         self.kept = Tally()
@@ -102,7 +102,7 @@ class PartTrial(RuleTrial[TaskT]):
         return []
 
     def add(self, rows: Sequence[PairRow]) -> None:
-        """Add the rows of the chosen pairs, of which the last may be missing, to both tallies until they decide."""
+        """Count the rows measured for the chosen pairs (a cap may have cut off the last) until the part is decided."""
         del self._legs[0][1][: len(rows)]
         self.rows += rows
         for row in rows:

@@ -43,7 +43,7 @@ TOUCHED_FOR_ANOTHER = 4
 their noise lowers the score more than it raises it (measured in docs/gate.md)."""
 GIVE_UP_AT = -4
 """The score at which a rule is dropped at the end of a night. The rule would otherwise fill a place for many nights at
-one pair each, because a round ends at ``PAUSE_AT``. Dropping a rule cannot raise the gate's error."""
+one pair each, because a round ends at ``PAUSE_AT``. Dropping a rule cannot make a wrong acceptance likelier."""
 
 
 class Base(Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ def _touches(words: str, task: TaskRecord) -> bool:
 
 
 class PendingEdit(Struct, frozen=True, kw_only=True):
-    """A rule that is not decided yet. A stored entry of an earlier version may be a bundle of several rules."""
+    """A rule that is not decided yet. A stored entry of an earlier version may hold several rules, tried as one."""
 
     id: str
     """The id of the rule's edit in its first wording."""
@@ -108,7 +108,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     k: int
     """The score (wins minus twice the losses) that proves the rule."""
     edits: tuple[EditRecord, ...]
-    """The rule's edit; several edits only in a bundle that an earlier version stored."""
+    """The rule's edit; several only in an entry of an earlier version, which tried rules together."""
     groups: tuple[str, ...]
     """Groups of near-duplicates, or ids, of the tasks that the rule was written from; it is not tried on them."""
     tally: Tally
@@ -120,7 +120,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...] = ()
     """The different requests that the rule's pairs were measured on, as names of task groups or as task ids."""
     evidence: tuple[str, ...] = ()
-    """The requests that the rule was written from, as task groups; empty for a bundle of an earlier version."""
+    """The requests that the rule was written from, as task groups; empty in entries of an earlier version."""
     others: int | None = None
     """The number of requests in the archive that can still add to the rule's score; None when they were not counted."""
     touched: int = 0
@@ -351,7 +351,7 @@ def drop_if_over(pending: PendingEdit) -> Dropped | None:
 
 
 def revive(pending: PendingEdit, live: Candidate) -> tuple[Candidate, EditRecord] | Dropped:
-    """Return the documents with the rule applied, and the edit that applied it, or say why the trial cannot continue.
+    """Return the documents with the rule applied, and the edit that applied it, or the dropped rule with a reason.
 
     A rule that was to follow a text which is gone is added at the end of the document.
     """

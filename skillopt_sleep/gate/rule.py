@@ -205,7 +205,7 @@ def choose_threshold(requests: int) -> int:
 def may_start_round(tally: Tally, pairs_tonight: int) -> bool:
     """Return whether an undecided edit gets one more round tonight; ``pairs_tonight`` includes pairs lost to failures.
 
-    The answer depends only on pairs already counted, which stay counted, so it cannot change the gate's error.
+    The answer depends only on pairs already counted, so it cannot make a wrong acceptance likelier.
     """
     return tally.score >= GO_ON_AT and pairs_tonight < PAIRS_A_NIGHT and tally.pairs < PAIRS_A_LIFE
 
@@ -237,7 +237,7 @@ def describe_needs(tally: Tally, k: int) -> str:
 
 
 def explain_unmeasured(tally: Tally, k: int, *, planned: int, measured: int) -> str | None:
-    """Return why too many pairs are missing to accept a rule, as a sentence; None when they do not prevent it.
+    """Return a sentence on why missing pairs leave a rule undecided for now, or None when they do not.
 
     ``planned`` pairs were replayed tonight; in ``measured`` of them both replays came back. Uneven losses of the two
     arms, or missing verdicts, matter only once the score would accept; more wins may remove the doubt.

@@ -37,7 +37,7 @@ from skillopt_sleep.optimizer.replay import Attempt, Models
 from skillopt_sleep.optimizer.replay import replay as replay_all
 
 CONFIRMING = 500
-"""A number added to the sample of replays that confirm a loss, so that they reuse no cached reply of the trial."""
+"""A number added to the repetitions of a task that confirm a loss, so that they reuse no cached reply of the trial."""
 
 QUIET_PAIRS = 4
 """The number of pairs without a win after which a rule with a score below ``GO_ON_AT`` is not tried further tonight.
@@ -59,7 +59,7 @@ TaskT = TypeVar("TaskT", bound=HasId)
 
 
 Measure = Callable[[Sequence[tuple[TaskT, int]]], list[PairRow]]
-"""A function that replays (task, sample) pairs under both arms and returns their rows, up to the first one unpaid."""
+"""A function that replays (task, repetition) under both arms and returns a row for each, up to the first unpaid."""
 
 
 def run_strict_trial(
@@ -169,7 +169,7 @@ class RuleTrial(Generic[TaskT]):
                 self.tally = replace(self.tally, characters=(before, after))
 
     def conclude(self, measure: Measure[TaskT]) -> Trial:
-        """Return the trial with its decision; before, replay each task that an accepted rule lost twice more."""
+        """Replay twice more each task that an accepted rule lost, then return the trial with its decision."""
         rows, plan = self.rows, self.plan
         decision = _decide(rows, self.tally, plan, nothing=self._explain_nothing())
         if decision.verdict is Verdict.UNMEASURED and decide(self.tally, plan.k) is Verdict.ACCEPT:
@@ -220,7 +220,7 @@ class RuleTrial(Generic[TaskT]):
 
 
 MeasureAll = Callable[[Sequence[tuple[RuleTrial[TaskT], TaskT, int]]], list[PairRow]]
-"""A function that replays (rule, task, sample) for several rules under both arms and returns one row for each.
+"""A function that replays (rule, task, repetition) for several rules under both arms and returns one row for each.
 
 Rows from the first pair that could not be paid for are left out; an empty result ends the trials for tonight.
 """
@@ -289,7 +289,7 @@ def run_paired_trial(
     *,
     before: Tally = Tally(),  # noqa: B008 - frozen
 ) -> Trial:
-    """Try one candidate alone by pairs; see ``decide_by_pairs``."""
+    """Try one candidate by pairs, with no other rule beside it, as ``decide_by_pairs`` does."""
 
     def measure(pairs: Sequence[tuple[TaskRecord, int]]) -> list[PairRow]:
         return measure_pairs(pairs, (baseline, candidate), models, plan)

@@ -114,7 +114,7 @@ def _propose_all(
     night: str,
     on: Base,
 ) -> tuple[list[DocumentStep], list[PendingEdit], str]:
-    """Propose rules for each document; return the step of each, the new rules, and a sentence if a cap ended this."""
+    """Propose rules for each document; return a record for each, the new rules, and a sentence if a cap ended this."""
     steps: list[DocumentStep] = []
     new: list[PendingEdit] = []
     can_learn = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
@@ -157,7 +157,7 @@ def _choose_waiting(
 ) -> tuple[list[PendingEdit], list[PendingEdit], list[Dropped]]:
     """Return three lists of undecided rules: those for tonight, those on hold, and those given up as hopeless.
 
-    Only the paired gate continues a tally, and a rule learnt for one project (its scope) waits for a night of it.
+    Only the paired gate continues a tally; rules learnt in one project wait in nights over all, and vice versa.
     """
     if plan.gate_mode is not GateMode.PAIRED or not pools.val:
         return [], list(pending), []
@@ -183,7 +183,7 @@ def _accept_untested(new: Sequence[PendingEdit], runner: TrialRunner) -> list[Do
 
 
 def _carry(carried: Sequence[AppliedEdit]) -> tuple[DocumentStep, ...]:
-    """Return an accepted step for each rule of an earlier proposal that tonight's proposal repeats."""
+    """Return a record, as accepted, of each rule of an earlier proposal that tonight's proposal repeats."""
     decision = Decision(verdict=Verdict.ACCEPT, why="accepted before and still waiting; nothing was paid for again")
     return tuple(
         DocumentStep(kind=applied.edit.document, edits=(applied,), decision=decision, id=applied.edit.id, carried=True)
@@ -305,7 +305,7 @@ class Staged(Struct, frozen=True, kw_only=True):
     """The other undecided edits, with the number of further requests that each needs to be proven."""
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Return the night's report with the proposal, the account and the undecided edits."""
+        """Return the night's report with the proposal, the undecided edits, and the count of rules tried so far."""
         pending = (*(self.pending or report.pending), *self.on_hold)
         edited = tuple(change.edited for change in self.documents if change.edited)
         untried = tuple(

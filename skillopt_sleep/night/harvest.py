@@ -67,7 +67,7 @@ class Harvested(Struct, frozen=True, kw_only=True):
 
     sessions: tuple[SessionKey, ...] = ()
     recent: tuple[SessionKey, ...] = ()
-    """The latest sessions of each source that name a model."""
+    """The latest sessions with each agent (source) that name the model used."""
     counts: Counts = Counts()
     skipped: tuple[Skip, ...] = ()
 
@@ -186,7 +186,7 @@ def find_moment_tasks(
     kit: Kit,
     models: Models | None,
 ) -> FoundMoments:
-    """Return the tasks made of these sessions' moments, if they are new or if proving their references changed them.
+    """Return tasks made from the moments of these sessions: new ones, and those whose reference was proven by now.
 
     A request that is a task already, among ``known`` or ``mined``, gets no second task. Without ``models`` no model is
     asked, and only references that were proven earlier count as proven. Raises ``FatalBackend`` and ``BudgetSpent``;

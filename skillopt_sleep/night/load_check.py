@@ -121,7 +121,7 @@ def check_loading(outcome: Consolidated, models: Models, bounds: MemoryBounds = 
 def _move_unread(outcome: Consolidated, found: Loaded, models: Models, bounds: MemoryBounds) -> Loaded:
     """Move the new rules of a skill that the agent does not read to memory, and check that the agent loads memory.
 
-    Nothing moves where memory has no room, does not evolve, or is not loaded either.
+    Nothing moves where memory has no room, may not change, or is not loaded either.
     """
     applied = [edit for edit in outcome.edits if edit.status is EditStatus.APPLIED]
     moved = move_to_memory(outcome.baseline, applied, bounds)

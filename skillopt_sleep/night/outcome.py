@@ -55,7 +55,7 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
     reflection: Reflection = Reflection()
     edits: tuple[AppliedEdit, ...] = ()
     trial: Trial | None = None
-    """The trial of the step's rule; None when there was nothing to try, or the gate is off."""
+    """The trial of the rule; None when there was nothing to try, or the gate is off."""
     decision: Decision
     id: str = ""
     """The id of the rule, which stays the same over all nights."""
@@ -74,7 +74,7 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
 
     @property
     def rollouts(self) -> tuple[ReplayResult, ...]:
-        """All rollouts of the step: training, both arms of its trial, and those in ``own``."""
+        """All rollouts recorded here: of training, of both arms of the trial, and those in ``own``."""
         trial = self.trial
         return (*self.train, *(trial.baseline if trial else ()), *(trial.candidate if trial else ()), *self.own)
 
@@ -174,7 +174,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return [cut for cut in (*cuts, self.cut) if cut]
 
     def _list_reported(self) -> tuple[DocumentStep, ...]:
-        """Return the steps that the report shows: tonight's trials, or without any, the rounds of proposing rules."""
+        """Return what the report shows: tonight's trials or, without any, the rounds of proposing rules."""
         tried = tuple(step for step in self.steps if step.id and not step.carried)
         return tried or tuple(step for step in self.steps if not step.carried)
 
@@ -285,7 +285,7 @@ def _add_scores(report: NightReport, shown: Trial, val: Sequence[TaskRecord]) ->
 
 
 def _decide(steps: Sequence[DocumentStep], pools: Pools) -> tuple[Verdict, str]:
-    """Choose the night's one verdict: accept if any step accepts, else unmeasured, else reject, else undecided."""
+    """Choose the night's one verdict: accept if any rule is accepted, else unmeasured, else reject, else undecided."""
     if not steps:
         missing = "validation" if pools.train else "training"
         return Verdict.UNDECIDED, f"there are no {missing} tasks yet, so no edit could be tried"

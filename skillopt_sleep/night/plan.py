@@ -84,7 +84,7 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
 
     @property
     def memory_bounds(self) -> MemoryBounds:
-        """The size limits of the managed block in a memory file; 0 rules, so that none moves, if memory is fixed."""
+        """The size limits of the managed block in a memory file; its limit of rules is 0 if memory may not change."""
         return MemoryBounds(rules=self.memory_rules if self.evolve_memory else 0, chars=self.block_cap)
 
 
@@ -120,7 +120,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     audit: NoiseReport = NoiseReport()
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Why documents are left out of the night, a sentence with a remedy for each; such a document cannot be parsed."""
+    """For each document that the night cannot use and therefore leaves out, a sentence with the reason and a remedy."""
     landings: tuple[Landing, ...] = ()
     """The documents of other agents that also receive the proven rules."""
     untried: str = ""
@@ -181,7 +181,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
         return sha256(msgspec.json.encode(content) + self.baseline.digest.encode())[:32]
 
     def blank_report(self) -> NightReport:
-        """Return the report of a night that has not begun."""
+        """Return the report of a night that is about to begin."""
         return NightReport(
             night="",
             project=self.project,
@@ -228,12 +228,12 @@ class Kit:
     place: Callable[[str, str], Place]
     """A function that tells, from its folder and git remote, whether a session is of this night's project."""
     keep_steps: Callable[[], object] = lambda: None
-    """A function that reads the session files in which the user stepped in again, and stores the agent's steps."""
+    """A function that stores what the agent did in those sessions in which the user stepped in."""
     proofs: ProofStore
     load_steps: Callable[[str, str], Conversation | None] = lambda _source, _path: None
     """A function that returns the redacted steps of the agent in the session with this source and path, or None."""
     moment_tokens: int = MAX_TOKENS
-    """The most tokens of the session before a moment that a replay of the moment may contain."""
+    """The most tokens of the earlier session that a replay of a moment may contain."""
     commit_of: Callable[[TaskRecord], str] = lambda task: task.commit
 
 

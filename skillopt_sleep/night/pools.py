@@ -288,7 +288,7 @@ def _take_groups(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
 
 
 def recall_similar(fresh: Sequence[TaskRecord], past: Sequence[TaskRecord], most: int) -> tuple[TaskRecord, ...]:
-    """Return at most ``most`` of the ``past`` tasks, those most similar to a ``fresh`` one; none is unrelated."""
+    """Return those of the ``past`` tasks most similar to any ``fresh`` one, at most ``most``; no unrelated ones."""
     from skillopt_sleep.model.near_duplicates import similar  # noqa: PLC0415  rapidfuzz, which `status` does not need
 
     scores = {task.id: max((similar(task.intent, new.intent) for new in fresh), default=0.0) for task in past}

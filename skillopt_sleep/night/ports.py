@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Inbox(Protocol):
-    """A store of sessions that are filed and not yet mined. Raises ``DiskError`` only."""
+    """A store of sessions that were read from session files and not mined yet. Raises ``DiskError`` only."""
 
     def unchanged(self, source: str, file: SessionFile) -> bool:
-        """Return whether this file was already filed with the same size and time, so that it need not be opened."""
+        """Return whether this file was already read with the same size and time, so that it need not be opened."""
 
     def filing(self) -> AbstractContextManager[object]:
-        """Return a transaction, as a context manager: leaving it keeps what was filed inside, an exception nothing."""
+        """Return a transaction, as a context manager: leaving it keeps the sessions stored inside, an error none."""
 
     def file(self, source: str, file: SessionFile, session: Session | None) -> Session | None:
         """Remember the file as read and store its session; return the turns not seen before as a session, or None."""

@@ -172,7 +172,7 @@ def list_seen_names(tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
 
 
 def may_be_shown(tried: AppliedEdit, train: Sequence[TaskRecord]) -> bool:
-    """Return whether models that learn from these tasks may see a tried rule: only if it was written from the same.
+    """Return whether models that learn from these tasks may see a tried rule: only if it stems from no other task.
 
     A rule quotes its sources. Shown to others, a reworded copy could be tried on the task behind the original rule.
     """

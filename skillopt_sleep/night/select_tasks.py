@@ -135,7 +135,7 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
 
 
 def _was_answered(sessions: Sequence[Session], mined: Mined) -> bool:
-    """Return whether the model mined any session with typed prompts; if not, it fails and is not asked for proofs."""
+    """Return whether the model mined any session with typed prompts; if not, it is not asked to prove references."""
     return any(
         session.session_id not in mined.unmined and any(not turn.kind.weak for turn in session.turns)
         for session in sessions

@@ -25,17 +25,17 @@ from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 
 SAMPLES_PER_BASE = 100
-"""How many sample numbers each base of a night has for itself. When a proven rule joins the base, new numbers make all
-replays new: those that proved the rule are too good on average, because good ones led to its acceptance."""
+"""How many numbers for repetitions of a task each base of a night has. When a proven rule joins the base, new numbers
+make all replays new: those that proved the rule are too good on average, because good ones led to its acceptance."""
 SAMPLES_PER_NIGHT = 1000
-"""How many sample numbers each night has for itself, so that it uses no cached reply of another night."""
+"""How many numbers for repetitions of a task each night has for itself, so that it reuses no other night's replies."""
 MOST_SOURCES = 3
-"""The most requests, of those in which the user stated a standing wish, that the rule from this wish is tried at."""
+"""A rule from a standing wish is tried at most at this many of the requests in which the user stated the wish."""
 CALLS_A_PAIR = 3
 """The most calls that one pair takes: one for each arm and one for the judge."""
 
 Wave: TypeAlias = Sequence[tuple[RuleTrial[TaskRecord], TaskRecord, int]]
-"""Pairs to replay at the same time, each as (trial of a rule, task, sample number)."""
+"""Pairs to replay at the same time, each as (trial of a rule, task, number of the repetition)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class TrialRunner:
         return sorted(tried, key=lambda rule: places.get(rule.life.id, len(places)))
 
     def try_at_sources(self, rules: Sequence[RuleOnTrial]) -> None:
-        """Replay the requests in which the user stated a standing wish with its rule; count where the agent follows it.
+        """With the rule of each standing wish, replay the requests that state the wish; count where the agent obeys.
 
         Only an undecided rule without a lost pair is tried there, and only once. A spent cap ends the work. Raises
         ``FatalBackend``.
@@ -171,7 +171,7 @@ class TrialRunner:
         return wave
 
     def _try_strictly(self, rules: list[RuleOnTrial]) -> list[RuleOnTrial]:
-        """Compare the mean score with each rule to that without, as the SkillOpt paper does; the latter is reused."""
+        """Compare mean scores with and without each rule, as the SkillOpt paper does; those without are reused."""
         known: tuple[ReplayResult, ...] = ()
         tried = []
         for rule in rules:

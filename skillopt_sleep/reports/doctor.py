@@ -58,7 +58,7 @@ class ScheduledNight(Struct, frozen=True, kw_only=True):
     lacks: tuple[str, ...] = ()
     """Names of variables with API keys or proxies that were set when the nights were scheduled, but not in a night."""
     notes: tuple[str, ...] = ()
-    """Notes on programs that have moved since they were scheduled and were found in another place."""
+    """Notes on programs found in another place than when the nights were scheduled."""
     problems: tuple[str, ...] = ()
     """The problems to be fixed before a scheduled night can run."""
 

@@ -148,7 +148,7 @@ def _list_errors(report: NightReport) -> str:
 
 
 def _compare_means(report: NightReport) -> str:
-    """Return a sentence on the averages that the strict rule compared, or "" when it compared none."""
+    """Return a sentence on the mean scores without and with a change; "" when pairs decided or nothing was tried."""
     if paired_trials(report):
         return ""
     outcomes = Counter(row.outcome for row in list_tasks(report))

@@ -58,12 +58,12 @@ class LiveRule(Struct, frozen=True, kw_only=True):
     text: str
     path: str
     since: str
-    """The time when the rule went live, in ISO 8601."""
+    """The time of the rule's adoption, in ISO 8601."""
     night: str
 
     @property
     def day(self) -> str:
-        """The day when the rule went live, in words."""
+        """The day of the rule's adoption, in words."""
         return name_day(self.since)
 
 

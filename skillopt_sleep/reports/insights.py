@@ -28,7 +28,7 @@ TITLE = "What your sessions tell"
 
 
 def describe_insights(found: Insights, *, everything: bool = False) -> Page:
-    """Return the page of ``insights``: the latest corrections only if none recurs, or all findings (``everything``)."""
+    """Return the page of ``insights``; without ``everything`` few findings, and single corrections if none recurs."""
     if not found.prompts:
         nothing = (
             "Nothing yet: no prompt that you typed was found here. Work with your agent as usual and look again, or"

@@ -73,7 +73,7 @@ def _gain(trial: TrialReport) -> str:
 
 
 def describe_regressions(trial: TrialReport) -> str:
-    """Return sentences on the tasks that got worse under an accepted change: whether two more replays did so too."""
+    """Return sentences on the tasks that an accepted change made worse: whether two more replays got worse too."""
     lost, unknown = len(trial.confirmed_regressions), len(trial.unconfirmed)
     said = []
     if lost:
@@ -302,7 +302,7 @@ class TryReport(Struct, frozen=True, kw_only=True):
 
 
 def describe_price(what: str, price: Expected, *, rules: int, requests: int, paid: int, cap: int) -> str:
-    """Return a sentence on the expected cost of trying ``what``, for printing before the first call."""
+    """Return a sentence on the calls that ``try`` will take on a file, ``what``, to be shown before the first call."""
     parts = f"as a whole and without each of its {number(rules, 'rule')}" if rules else "as a whole"
     said = f"{what} {parts}, on {number(requests, 'different request')} of yours"
     said += f": {price.least:,} to {price.most:,} calls, most often about {price.usual:,}"

@@ -211,7 +211,7 @@ def _mark_code(text: str) -> str:
 
 
 def _fence(lines: Sequence[str]) -> str:
-    """Return a Markdown code block whose fence no line of the text can close."""
+    """Return the lines as a Markdown code block whose fence none of them can close."""
     fence = "`" * max(3, 1 + longest_backtick_run("\n".join(lines)))
     return "\n".join((f"{fence}diff", *lines, fence))
 

@@ -138,7 +138,7 @@ def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
 
 
 def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | None = None) -> str:
-    """Return the corrections a rule comes from, ``shown`` of them quoted, and its results at moments; "" if none."""
+    """Return how many corrections a rule comes from (``shown`` are quoted) and its results at moments, in words."""
     labels = {label.id: label for label in report.tasks if label.moment}
     written = [labels[task] for task in applied.edit.task_ids if task in labels]
     lessons = {label.moment for label in written}
@@ -227,7 +227,7 @@ def _count_outcome(task: str, pairs: Sequence[tuple[ReplayResult, ReplayResult]]
 def _choose_pair(
     pairs: Sequence[tuple[ReplayResult, ReplayResult]], outcome: Outcome
 ) -> tuple[ReplayResult, ReplayResult]:
-    """Return the pair of replays that shows the outcome best: with the largest loss if it is worse, else gain."""
+    """Return the pair of replays that shows the outcome best: of the largest loss if it is worse, else gain."""
 
     def gain(pair: tuple[ReplayResult, ReplayResult]) -> float:
         old, new = pair[0].score, pair[1].score

@@ -130,7 +130,7 @@ def list_groups(
 ) -> Iterator[Group]:
     """Yield the rules of the night in groups, one for each outcome.
 
-    ``places`` maps an edit's id to the places it was tried at, ``live`` to the time since when it has been live.
+    ``places`` maps an edit's id to the answers where it was tried, ``live`` to the time of its adoption if it is live.
     """
     rules: defaultdict[State, list[RuleView]] = defaultdict(list)
     tested = report.gate_mode != "off"
@@ -207,7 +207,7 @@ def _clip_rule(text: str) -> str:
 
 
 def _list_quotes(edit: EditRecord, report: NightReport, *, wishes_first: bool) -> tuple[Quote, ...]:
-    """Return the person's words behind a rule, of which those that share no term with it only if all do not."""
+    """Return the person's words behind a rule: those that share a term with it or, if none do, all of them."""
     from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` compares no texts
 
     wanted = find_heavy(f"{edit.text} {edit.anchor}")

@@ -25,7 +25,7 @@ from skillopt_sleep.reports.blocks import Cell, Items, Line, Page, Section, Tone
 from skillopt_sleep.reports.formatting import number, plain
 
 ENOUGH = 3.0
-"""The number of corrections to be expected without a rule from which having fewer says something about the rule."""
+"""If fewer corrections than this would be expected without the rule, it is too early to judge the rule."""
 
 TERMS_NEEDED = 0.5
 """Minimum share of a rule's distinctive terms that a correction must contain to count for the rule."""
@@ -90,7 +90,7 @@ class LiveRule(Struct, frozen=True, kw_only=True):
 
 
 class Period(Struct, frozen=True, kw_only=True):
-    """All prompts typed in a period, and those of them that are corrections for a rule."""
+    """The number of prompts typed in a period, and of those among them that are corrections like a rule."""
 
     prompts: int = 0
     corrections: int = 0
@@ -115,7 +115,7 @@ class Watched(Struct, frozen=True, kw_only=True):
 
 
 def compare_corrections(rules: Sequence[LiveRule], sessions: Iterable[Session]) -> tuple[Watched, ...]:
-    """Return for each rule how often the person corrected the like before and after its adoption, in these sessions.
+    """Return for each rule how often the person made corrections like it, before and after its adoption.
 
     Prompts without a recorded time, choices in dialogues and headless runs do not count, and neither do prompts typed
     in an earlier period in which the rule was live.

@@ -90,7 +90,7 @@ def adopt_night(
 
 
 def _refuse_live(workspace: Workspace, night: str, edits: Collection[str]) -> None:
-    """Raise ``Refused`` when one of these edits of a night is already live."""
+    """Raise ``Refused`` when one of these edits of a night is in the user's files already."""
     live = {
         edit.id for adoption in list_live_adoptions(workspace) if adoption.night == night for edit in adoption.edits
     }
@@ -189,7 +189,7 @@ def find_trial_objection(trial: TrialReport) -> str:
 
 
 def _list_objections(report: NightReport, *, isolated: bool) -> Iterator[str]:
-    """Yield reasons against any automatic adoption from this night, the gravest first; "" for one not given."""
+    """Yield reasons why nothing of this night may be adopted automatically, the gravest first; "" means none."""
     replay = report.replay
     if not report.accepted or report.proposal is None:
         yield "nothing was accepted"
@@ -227,7 +227,7 @@ def _list_trial_objections(trial: TrialReport) -> Iterator[str]:
 def _find_night(
     workspace: Workspace, reports: Iterable[NightReport], edits: Collection[str], *, undecided: bool
 ) -> str:
-    """Return the night that ``adopt`` means without a name: the latest with these edits, or with a waiting proposal."""
+    """Return the night that ``adopt`` without a name means: the latest with ``edits``, or with a waiting proposal."""
     staging = workspace.staging
     if not undecided:
         proposals = staging.proposals() if edits else staging.waiting() or staging.proposals()

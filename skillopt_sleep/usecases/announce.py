@@ -139,7 +139,7 @@ def _was_cut_off(workspace: Workspace, attempt: Attempt, reports: Collection[Nig
 
 
 def select_lacking(workspace: Workspace, schedule: Schedule, *, proxies: bool = True) -> tuple[str, ...]:
-    """Return the keys and proxies that this environment lacks, the shell had, and backends may need, by name."""
+    """Return the names of keys and proxies that the shell had, this environment lacks and a backend may need."""
     prefixes = {"OPENAI_"}
     for role in Role:
         agent = agent_of_backend(get_role(workspace, role)[0])
@@ -168,9 +168,9 @@ def describe_reinstall(place: str) -> str:
 MORNING = "morning.tsv"
 """Name of the file that the plugins read, with one message a line: project, key, file and text, separated by tabs.
 
-The project is ``*`` for a message about all projects. A message is shown only while its file is missing: ``-`` is
-always missing, and ``@SECONDS`` is missing after that time, in seconds since 1970. The text is the inside of a JSON
-string, so that the hook can print it without knowing JSON.
+The project is ``*`` for a message about all projects. A message is shown only while its file is missing, such as a
+program whose loss it reports: ``-`` is always missing, and ``@SECONDS`` is missing after that time, in seconds since
+1970. The text is the inside of a JSON string, so that the hook can print it without knowing JSON.
 """
 
 MOST_WORDS = 240
@@ -338,7 +338,7 @@ def _describe_failure(workspace: Workspace, project: str, schedule: Schedule | N
 
 
 def _find_program(python_path: str) -> str:
-    """Return the file that must exist for a scheduled night to start; "" if its name has more than one line."""
+    """Return the file that must exist for a scheduled night to start; "" if its name does not fit on one line."""
     from skillopt_sleep.scheduling.installing import start_command
 
     program = start_command()[0] if not python_path else str(Path(python_path) / "skillopt_sleep" / "__main__.py")

@@ -52,7 +52,7 @@ class LiveDocuments(NamedTuple):
     landings: tuple[Landing, ...] = ()
     """The files of other agents to which proven rules are also added."""
     untried: str = ""
-    """A note that another agent tries the rules than the one that reads these files; "" when it is the same."""
+    """A note that the agent which tries the rules is not the one that reads these files; "" when it is."""
 
 
 class ChosenAgents(NamedTuple):

@@ -106,7 +106,7 @@ def new_receivers(
 
 
 def _find_provider(source: str) -> str:
-    """Return the provider that has the sessions of a source anyway, as its agent's own; "" when that is not known."""
+    """Return the provider of a source's own agent, which has had the sessions anyway; "" when it is not known."""
     agent = agent_of_source(source)
     return agent.provider if agent else ""
 

@@ -1,4 +1,4 @@
-"""Plans a night: decides all that the settings and what earlier nights left decide before it begins."""
+"""Plans a night: takes every decision that needs only the settings and what earlier nights left."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _choose_manner(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
 
 
 def _require_approved(tasks: Sequence[TaskRecord], mode: ReplayMode, approved: set[str]) -> None:
-    """Raise ``UsageError`` if a task is scored by a command that is not approved, or that lacks a copy to run in."""
+    """Raise ``UsageError`` if a task is scored by a command that is not approved, or without a copy of the project."""
     for task in tasks:
         if not isinstance(task.reference, CommandReference):
             continue

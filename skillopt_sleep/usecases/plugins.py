@@ -119,7 +119,7 @@ def uninstall_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
 
 
 def is_market(folder: Path) -> bool:
-    """Return whether the folder is the one we wrote for agents to install our plugin from, not another of this name."""
+    """Return whether the folder is the marketplace (to install the plugin from) that this program wrote."""
     if folder.is_symlink():
         return False
     try:
@@ -131,7 +131,7 @@ def is_market(folder: Path) -> bool:
 
 
 def write_market(data_dir: Path) -> Path:
-    """Write the folder for agents to install this version's plugin from into the data folder; return its path.
+    """Write the marketplace (folder to install the plugin from) of this version into the data folder; return its path.
 
     Raises ``Refused`` when something else is at its place, and ``DiskError``.
     """
@@ -151,7 +151,7 @@ def write_market(data_dir: Path) -> Path:
 
 
 def remove_market(data_dir: Path) -> None:
-    """Delete the folder for agents to install our plugin from, if this program wrote it. Raises ``DiskError``."""
+    """Delete the marketplace (folder to install the plugin from) if this program wrote it. Raises ``DiskError``."""
     target = data_dir / MARKET_FOLDER
     if not is_market(target):
         return

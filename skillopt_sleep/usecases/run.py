@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 SAMPLE_OFFSET = 250
-"""Added to the sample numbers of the A/A test's second arm, so that it does not get the first arm's stored replies."""
+"""Added to the repetition numbers of the A/A test's second arm, so that it gets no stored reply of the first arm."""
 
 
 def run_night(

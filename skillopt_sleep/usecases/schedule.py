@@ -240,7 +240,7 @@ def _split_value(path: tuple[str, ...], value: Json) -> Iterator[tuple[tuple[str
 
 
 def _find_next(schedule: Schedule, entry: ScheduledProject, attempts: Sequence[Attempt], now: datetime) -> datetime:
-    """Return when the next night of a project is due: the last due time, unless its night is over."""
+    """Return when a project's next night is due: at the last due time if its night is not over, else at the next."""
     zone = find_system_zone()
     last = find_last_due(now, schedule.clock, zone)
     over = any(attempt.due == last.label and attempt.is_over for attempt in attempts)

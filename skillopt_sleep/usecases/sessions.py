@@ -33,7 +33,7 @@ def read_files(workspace: Workspace, source: Source, files: Sequence[SessionFile
 
 
 def file_sessions(workspace: Workspace) -> Filed:
-    """Store what is new in all session files in the inbox, without secrets, and some of the agent's steps still due."""
+    """Store what is new in all session files in the inbox, without secrets, and some of the agent's unread steps."""
     filed = file_into(build_sources(workspace), workspace.inbox, partial(read_files, workspace))
     keep_steps(workspace)
     return filed

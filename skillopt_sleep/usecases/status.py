@@ -81,8 +81,8 @@ def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
 def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
     """Write the page on all nights, and the pages of the latest nights that changed; return the wanted page's path.
 
-    A page whose answers have been deleted stays as it was. Raises ``Refused`` when the project folder is gone, and
-    ``DiskError``.
+    A page stays as it was if the answers that it shows were deleted since. Raises ``Refused`` when the project folder
+    is gone, and ``DiskError``.
     """
     from skillopt_sleep.reports.history import describe_history
     from skillopt_sleep.reports.page import render_index, render_page
@@ -161,7 +161,7 @@ def _redact_view(workspace: Workspace, view: ViewT) -> ViewT:
 
 
 def _list_statuses(workspace: Workspace) -> dict[str, str]:
-    """Return each night's state of proposal: waiting, adopted, reverted, or closed (as a file has changed)."""
+    """Return the state of each night's proposal: waiting, adopted, reverted, or closed as a file has changed."""
     waiting = {proposal.manifest.night for proposal in workspace.staging.waiting()}
     return {
         (night := proposal.manifest.night): "closed"

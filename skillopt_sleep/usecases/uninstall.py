@@ -46,7 +46,7 @@ OWN_FILE = re.compile(
 )
 """Matches the names of files that this program writes into the data folder, including temporary ones."""
 UNMISTAKABLE = re.compile(r"sleep\.db|laid\.json|handoff\.key|(night|daemon|adopt)\.lock")
-"""Matches names of files that prove that a data folder is ours, as does our folder for plugins; nothing else does."""
+"""Matches names of files each of which proves that a data folder is ours; so does our marketplace in it."""
 OWN_WITHIN = {
     "children": re.compile(r"[0-9a-f]{12}\.jsonl\S*"),
     "evals": re.compile(r"[0-9a-f]{16,64}"),
@@ -251,7 +251,7 @@ def _delete(folder: Path, own: Collection[Path]) -> bool:
 
 
 def _list_folder(folder: Path) -> list[Path]:
-    """Return the entries of a folder; [] for a link."""
+    """Return the entries of a folder; [] for a link, as links are not followed."""
     try:
         return [] if folder.is_symlink() or not folder.is_dir() else sorted(folder.iterdir())
     except OSError as error:

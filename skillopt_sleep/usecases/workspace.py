@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.storage.trials import MomentProofs, RejectedEditStore, TrialStore
 
 CHOICES = {Kind.AGENT: ("auto",), Kind.SOURCE: ("auto", "all")}
-"""Words that a setting may contain instead of a plugin's name."""
+"""Words that a setting may contain instead of a plugin's name, such as "auto" for the agent."""
 
 DATABASE = "sleep.db"
 """The database file in the data folder."""
@@ -124,7 +124,7 @@ class Workspace:
     def database(self) -> Database:
         """The user's database, created when missing; in a dry run, a copy.
 
-        Before, live files that a killed adopt or revert left half changed are restored, even in a dry run.
+        First, live files that a killed adopt or revert left half changed are restored, even in a dry run.
         """
         path = self.data_dir / DATABASE
         database = Database(path, extra_schema=staging.SCHEMA, as_copy=self.dry_run)
@@ -150,7 +150,7 @@ class Workspace:
 
     @cached_property
     def steps(self) -> StepArchive:
-        """The store of the steps of sessions that have moments."""
+        """The store of what the agent did, step by step, in sessions that have moments."""
         from skillopt_sleep.storage.steps import StepArchive
 
         return StepArchive(self.database)
