@@ -21,7 +21,7 @@ HABIT_RUNS, HABIT_SESSIONS = 3, 2
 
 _CD = re.compile(r"cd (?P<quote>['\"]?)(?P<path>[^'\"&;|]+?)(?P=quote)\s*(?:&&|;)\s*(?P<rest>.+)", re.DOTALL)
 _OUTPUT = re.compile(r"\s*(?:2>&1|\|\s*(?:tail|head|cat|tee)\b[^|&;]*|>\s*/dev/null)\s*\Z")
-"""Matches an end such as "| tail -5" that only shortens the output; a pipe also replaces the exit status."""
+"""Matches an end such as "| tail -5" that only shortens the output; a pipe also hides the exit status."""
 _ASSIGNMENT = re.compile(r"\A(?:\w+=\S*\s+)+")
 _WORD = re.compile(r"[\w./+-]+")
 _KEPT_OR_SPACES = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\]+|(?P<spaces>[ \t]+)""")
@@ -181,7 +181,7 @@ def find_recurring_commands(sessions: Iterable[Session], project: str) -> tuple[
 
 
 def find_checks(commands: Sequence[Command], project: str) -> tuple[str, ...]:
-    """Return the commands that may check the work, each once, the last first; commands that only show are left out."""
+    """Return the commands that may check the work, each once, the last first; those such as "ls" are left out."""
     lines = [normalise_command(command.line, project)[0] for command in reversed(commands)]
     return tuple(dict.fromkeys(line for line in lines if line and not _only_looks(line)))
 

@@ -27,10 +27,10 @@ RECENT = 20
 """Number of the latest steps that are shown in full if there is room."""
 
 ANSWERS = 4
-"""Number of the latest answers of the agent that are given room before steps of earlier turns."""
+"""Number of the latest answers of the agent that get room in the digest before steps of earlier turns."""
 
 LATEST = 3
-"""Number of the latest steps that are given room right after the request and the last instruction."""
+"""Number of the latest steps that get room in the digest right after the request and the last instruction."""
 
 MARKS = 400
 """Characters of a digest kept free for headings and for notes such as "(… 3 left out here …)"."""
@@ -82,7 +82,7 @@ class _Piece:
 
 
 def find_cut(places: Sequence[Place], moment: Moment) -> tuple[int, int]:
-    """Return the index of a moment's turn, and the number of the step before which a replay resumes, or 0.
+    """Return the index of a moment's turn, and the number of the step before which a replay resumes (else 0).
 
     Raises ``CutNotFound`` when the session no longer contains them.
     """
@@ -148,7 +148,7 @@ def _attach_polls(places: Sequence[Place], last: int, cut: int) -> list[list[Ste
 
 
 def _attach_output(call: Step, before: str, later: Step) -> Step:
-    """Return the call with its output so far (``before``) and what ``later``, itself or a poll of it, printed."""
+    """Return the call with its output joined: ``before``, then the result of ``later``, the call itself or a poll."""
     is_running = _RUNNING.search(later.result) is not None
     if later is call and not is_running:
         return call
@@ -243,7 +243,7 @@ class _Layout:
         return cut_text(text, int(self._all * share))
 
     def _grow(self, pieces: Sequence[_Piece], *, level: int = WHOLE, room: int | None = None) -> None:
-        """Show each item, in order, in the longest form up to ``level`` (line, part, whole) that has room."""
+        """Show each item, in order, in the longest form up to ``level`` (line, part, whole) that there is room for."""
         room = self._room if room is None else min(room, self._room)
         for piece in pieces:
             for wanted in range(level, piece.level, -1):
@@ -318,7 +318,7 @@ class FilePart:
 
 
 def list_parts(path: str, done: Iterable[tuple[Step, Action]]) -> list[FilePart]:
-    """Return the parts of a file that the agent had seen or written after these steps, in that order."""
+    """Return the parts of a file that the agent had read or written after these steps, in the order it read them."""
     parts: list[FilePart] = []
     for step, action in done:
         if step.outcome in (StepOutcome.REFUSED, StepOutcome.DENIED, StepOutcome.INTERRUPTED):

@@ -40,19 +40,19 @@ TYPED, PASTED = 1.0, 0.3
 """Weight of a correction's word that the person typed, and of one in output that the person pasted."""
 
 NEAR_BEST = 0.6
-"""Share of the best score of all steps that a change needs in order to be taken as what a correction is about."""
+"""Share of the best score (match with a correction) that an earlier change needs to be taken as the wrong step."""
 
 PREPARING = 4
 """Maximum number of commands, such as making a branch, between an announcement and the step it announces."""
 
 SAID_SO = 0.8
-"""Share of the best score of all steps that mere words need in order to be taken as what a correction is about."""
+"""Share of the best score (match with a correction) that mere words need to be taken as the wrong step."""
 
 NEAR_COVER = 0.7
-"""Share of the correction's words in the best matching step that another step must reach in order to be taken."""
+"""How many of a correction's words a step needs to be taken, as a share of those in the best matching step."""
 
 TELLING = 0.35
-"""Smallest share of a correction's words, by weight, that must be found in a step for the words to name it."""
+"""Share of a correction's words, by weight, that a step must contain to be recognised as the wrong one."""
 
 UNSEEN = 0.25
 """Factor that lowers the weight of a correction's word that no step contains, as it cannot tell the steps apart."""
@@ -65,7 +65,7 @@ SATURATION, LENGTH = 1.2, 0.3
 """
 
 MANY_TERMS = 20
-"""Number of words of a correction above which a step needs to share only a smaller part of them."""
+"""Number of words above which a correction counts as long: a step needs to share a smaller part of them."""
 
 MAX_TERMS = 60
 """Maximum number of a correction's words that are compared; the rest is ignored."""
@@ -127,7 +127,7 @@ class _Correction(Struct, frozen=True, kw_only=True):
 
     @property
     def telling(self) -> float:
-        """Smallest share of the correction's words, by weight, that a step must share to be named by them."""
+        """Share of the correction's words, by weight, that a step must contain to be recognised as the wrong one."""
         return TELLING * min(1.0, MANY_TERMS / max(len(self.weights), 1))
 
     @property
@@ -208,7 +208,7 @@ def find_first_change(place: Place) -> int:
 
 
 def _list_commitments(place: Place) -> list[int]:
-    """Return the numbers of the steps to which a person may object: changes, and words that announce no call."""
+    """Return the numbers of the steps to which a person may object: changes, and words that do not announce a call."""
     return [
         number
         for number, action in enumerate(place.actions)
@@ -280,7 +280,7 @@ class _Shown(Struct, frozen=True, kw_only=True):
 def locate_steps(
     moments: Sequence[Moment], session: Session, conversation: Conversation, ask: Ask, parallel: Parallel
 ) -> tuple[Moment, ...]:
-    """Return the moments of one session in order, with steps that a model named where words could not tell them.
+    """Return the moments of one session in order, each with its wrong step; a model names those that words cannot tell.
 
     A moment keeps its step when its call failed or the reply cannot be used. Raises ``FatalBackend`` and
     ``BudgetSpent``.

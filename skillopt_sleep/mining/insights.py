@@ -55,7 +55,7 @@ class Recurring(Struct, frozen=True, kw_only=True):
     sessions: int
     """The number of different sessions in which it was typed."""
     corrections: tuple[Correction, ...] = ()
-    """The corrections that the user typed right after the answers."""
+    """The corrections that followed the request's answers; for a recurring correction, all of its occurrences."""
 
 
 class Insights(Struct, frozen=True, kw_only=True):

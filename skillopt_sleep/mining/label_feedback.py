@@ -1,4 +1,4 @@
-"""Asks a model whether a prompt corrects or approves the answer before it, where fixed phrases do not tell.
+"""Asks a model whether a prompt corrects or approves the answer before it, where no known phrase tells.
 
 A model may invent, and it reads text that others wrote. So a label counts only with a quotation from the user's own
 words in that prompt, and only for the answer shown before the prompt. Labels are stored for good, including "neither",
@@ -43,7 +43,7 @@ SCHEMA = describe_object(labels=describe_list(describe_object(prompt=TEXT, says=
 
 
 class OpenPrompt(Struct, frozen=True, kw_only=True):
-    """A prompt in which fixed phrases show neither correction nor approval, with the answer before it."""
+    """A prompt in which no known phrase shows a correction or an approval, with the answer before it."""
 
     source: str
     session_id: str
@@ -81,7 +81,7 @@ class _Reply(Struct, frozen=True, kw_only=True):
 
 
 def list_open(session: Session, labelled: Collection[str] = ()) -> Iterator[OpenPrompt]:
-    """Yield each prompt after an answer that shows no feedback by fixed phrases, and that is not ``labelled`` yet."""
+    """Yield the prompts after an answer that are not ``labelled`` and in which no known phrase shows feedback."""
     answer = answered = ""
     for turn in session.turns:
         is_open = turn.feedback is Feedback.NEITHER and not turn.kind.weak and turn.id not in labelled

@@ -131,7 +131,7 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
 
 
 def _name_cut(steps: Iterable[Step]) -> str:
-    """Return the id of the first text or call of the agent itself; earlier steps belong to the request."""
+    """Return the id of the agent's own first text or call, before which a replay resumes; "" without one."""
     return next((step.id for step in steps if step.kind in OWN), "")
 
 
@@ -171,7 +171,7 @@ def _list_steps_that_stood(places: Sequence[Place], moment: Moment) -> Iterator[
 
 
 def read_move(steps: Iterable[Step], *, refused: bool = True) -> Move:
-    """Return what the agent said and did in these steps; without calls that the person refused unless ``refused``."""
+    """Return what the agent said and did in these steps; calls that the person refused only if ``refused``."""
     return Move(
         acts=tuple(
             act
@@ -226,8 +226,8 @@ def find_siblings(
 ) -> tuple[TaskRecord, ...]:
     """Return siblings of a lesson whose reference is proven: a task for each other turn to which the lesson applies.
 
-    Left out are turns in which the person stepped in and, in the lesson's own session, those after it was said, and the
-    siblings ``known`` by their ids. Of more than ``most``, the lowest ids are taken, whatever the agent did.
+    Left out are turns in which the person stepped in, turns of the lesson's own session after the person said it, and
+    the siblings ``known`` by their ids. Of more than ``most``, the lowest ids are taken, whatever the agent did.
     """
     reference = lesson.reference
     if not isinstance(reference, MomentReference) or not reference.may_vote:

@@ -33,10 +33,10 @@ from skillopt_sleep.model.session import Conversation, Feedback, PromptKind, Ses
 from skillopt_sleep.model.text import HOUSEKEEPING, sha256
 
 FEW = 3
-"""Smallest number of content words that can show that a correction is about something else than the one before."""
+"""Smallest number of content words with which a correction may be about something else than the one before it."""
 
 NEAR = 2
-"""Maximum prompts between an answer and a correction that undoes its lines, for the two to belong together."""
+"""Number of prompts after an answer within which a correction that changes the answer's lines is still about it."""
 
 ACCEPTING = 3
 """Maximum content words of a prompt that only asks to commit or push, and so accepts the work."""
@@ -54,7 +54,7 @@ class _Candidate:
     """Index of the prompt in which the user says what was wrong; None until one is found."""
     void: str = ""
     voided_by: int | None = None
-    """Index of the prompt that shows that this is no moment; it then counts as no other correction either."""
+    """Index of the prompt that shows that this is no moment; that prompt is not taken as another correction either."""
     chain: list[_Candidate] = field(default_factory=list)
     """This and the other corrections on the same subject, in order."""
 
@@ -196,7 +196,7 @@ def _link_chains(places: Sequence[Place], corrections: Sequence[_Candidate]) -> 
 
 
 def _is_next_link(places: Sequence[Place], link: _Candidate, candidate: _Candidate) -> bool:
-    """Return whether a correction goes on from the one before it: it is about the answer to it, or the same work."""
+    """Return whether a correction continues the one before it: it is about the answer to that, or the same work."""
     if link.said is None or candidate.said is None:
         return False
     said, again = places[link.said], places[candidate.said]

@@ -28,7 +28,7 @@ SAME_OBJECTS = 0.5
 """Share of all their objects that two requests with the same verb must have in common to be the same request."""
 
 NEEDED_SHARE = {"?": 0.75, "": 0.75}
-"""The same share (``SAME_OBJECTS``) for two questions ("?") and for two requests without a known verb ("")."""
+"""Share of their objects that two questions ("?"), or two requests without a known verb (""), must have in common."""
 
 NEEDED = {"?": 2, "": 3}
 """Smallest number of objects with which a question ("?"), or a prompt without a known verb (""), is compared at all."""

@@ -44,17 +44,17 @@ from skillopt_sleep.model.text import sha256
 from skillopt_sleep.prompts import render
 
 LUCKY = 0.25
-"""Upper bound of the probability that a guessing judge gets a pair right: it must call one behaviour bad and the other
-good, and p(1 - p) is at most a quarter.
+"""Upper bound of the probability that a judge which only guesses tells a moment's rejected from its final work: it must
+call the one bad and the other good, and p(1 - p) is at most a quarter.
 """
 LOOKS = (5, 9, 14, 24)
-"""Numbers of recorded pairs after which it is tested whether a judge beats chance; once it has, it stays trusted."""
+"""Numbers of judged moments after which it is tested whether a judge beats chance; once it has, it stays trusted."""
 CHANCE = 0.01
-"""Upper bound of the probability that a guessing judge passes at any of the ``LOOKS``."""
+"""Upper bound of the probability that a judge which only guesses is trusted after any of the ``LOOKS``."""
 
 
 class Calibration(Struct, frozen=True, kw_only=True):
-    """How often a judge told rejected from accepted work in the user's recorded pairs, and if that beats chance."""
+    """At how many moments a judge told rejected from final work, and whether that is better than chance."""
 
     pairs: int = 0
     separated: int = 0
@@ -72,7 +72,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
 
 def count_needed(pairs: int) -> int:
-    """Return how many of ``pairs`` recorded pairs a judge must get right to count as better than chance.
+    """Return at how many of ``pairs`` moments a judge must tell rejected from final work to beat mere chance.
 
     That is the smallest number that a judge right with probability ``LUCKY`` reaches in at most ``CHANCE / len(LOOKS)``
     of all cases (binomial tail): 5 of 5, 7 of 9, 9 of 14, 13 of 24. By Bonferroni's bound, such a judge passes at any
@@ -88,7 +88,7 @@ def count_needed(pairs: int) -> int:
 
 
 def calibrate(separated: Sequence[bool]) -> Calibration:
-    """Return how a judge did on recorded pairs; ``separated`` tells for each, in order, whether it was right."""
+    """Return how well a judge told rejected from final work; ``separated`` tells for each moment if it was right."""
     passed = any(
         len(separated) >= size and sum(separated[:size]) >= count_needed(size) for size in LOOKS
     )  # fmt: skip
@@ -128,17 +128,17 @@ class ProofStore(Protocol):
     """A store of what is known about the references of moments. Its methods raise ``DiskError`` only."""
 
     def checks(self) -> Mapping[str, KeptProof]:
-        """Return the stored results of asking for checks, by digest."""
+        """Return, by digest, the stored results of asking a model for the check of a moment."""
 
     def judged(self, judge: str) -> tuple[JudgedPair, ...]:
-        """Return the pairs that a judge (the name of its model) was asked about, in the order they were stored."""
+        """Return the moments whose rejected and final work this judge was asked to tell apart, in the order stored."""
 
     def keep(self, found: Sequence[KeptProof | JudgedPair]) -> None:
         """Store each result for good; one that is stored already stays as it is."""
 
 
 class Proved(Struct, frozen=True, kw_only=True):
-    """Tasks at moments, with whether the reference of each is proven."""
+    """Tasks at moments, with whether the reference of each is proven to tell rejected from accepted work."""
 
     tasks: tuple[TaskRecord, ...] = ()
     calibration: Calibration = Calibration()
@@ -149,9 +149,10 @@ class Proved(Struct, frozen=True, kw_only=True):
 def prove(
     tasks: Sequence[TaskRecord], store: ProofStore, judge: PairJudge | None, ask: Ask, parallel: Parallel
 ) -> Proved:
-    """Prove references of moments by a check or a judge; what earlier nights found is reused and not paid for again.
+    """Find out by checks or a judge which references of moments tell rejected from accepted work; return the tasks.
 
-    Raises ``FatalBackend`` and ``BudgetSpent``; what was found before the error stays stored.
+    Results of earlier nights are reused. Raises ``FatalBackend`` and ``BudgetSpent``; results before the error are
+    stored.
     """
     provable = [task for task in tasks if _may_be_proven(_reference(task))]
     lost = _propose_checks(provable, store, ask, parallel)
@@ -311,7 +312,7 @@ def _test(task: TaskRecord, proposal: _Proposal | None) -> KeptProof:
 
 
 def _read_check(proposal: _Proposal) -> MoveCheck:
-    """Return a check from a model's JSON; the other act (``mark``) of a requirement without an order is dropped."""
+    """Return a check from a model's JSON, without the other act (``mark``) of a requirement that has no order."""
     required = []
     for raw in proposal.required:
         fields = dict(raw) if isinstance(raw, dict) else {}
@@ -337,10 +338,9 @@ def _judge_pairs(
     ask: Ask,
     parallel: Parallel,
 ) -> str:
-    """Ask the judge about recorded pairs, and store its answers; return why asking failed for some of them, or "".
+    """Ask the judge to tell rejected from final work, and store its answers; return why some calls failed, or "".
 
-    ``needy`` tasks have no check. Until the judge is known to beat chance, it also judges ``others``, up to the next
-    look.
+    It is asked about ``needy`` tasks, which have no check, and until it is known to beat chance, about ``others`` too.
     """
     judged = store.judged(ask.model)
     known = {pair.digest for pair in judged}

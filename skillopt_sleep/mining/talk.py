@@ -212,7 +212,7 @@ FEW = 3
 """Smallest number of content words with which a correction is compared with earlier prompts."""
 
 RESTORED = 0.5
-"""Share of the lines changed upon one correction which a later correction must have changed back to contradict it."""
+"""Share of the lines changed after one correction that are changed back after a later one if the two contradict."""
 
 
 class Link(Struct, frozen=True, kw_only=True):

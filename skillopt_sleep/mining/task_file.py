@@ -45,7 +45,7 @@ OLD_FIELDS |= {"outcome": "outcome", "split": "split", "skill_hint": "skill_hint
 """The fields of its tasks that are read as they are, each with our name for it."""
 OLD_REFERENCE = ("reference_kind", "reference", "judge", "attempted_solution", "origin")
 OLD_NOTES = ("tags", "source_sessions", "derived_from")
-"""Fields in task files of the program that this one reimplements which are accepted and ignored."""
+"""Fields, in task files of the program that this one reimplements, that are accepted and ignored."""
 
 
 def encode_tasks(tasks: Sequence[TaskRecord]) -> bytes:

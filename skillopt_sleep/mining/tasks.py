@@ -87,7 +87,7 @@ def belongs_to_skill(skill: str, invoked: Iterable[str], intent: str, *, descrip
 
 
 def merge_tasks(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-    """Return the tasks that are new or changed, each with its group.
+    """Return the tasks that are new or changed, each with the name of its group (tasks that ask for nearly the same).
 
     A new task with the same request as a known one adds its origins and feedback to it, and the known id stays. When a
     new task is similar to two groups, they become one, with the older name.

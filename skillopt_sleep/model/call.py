@@ -202,8 +202,8 @@ def find_blocking_cap(
 ) -> str | None:
     """Return the name of the cap that one more call could exceed, or None when the call may be sent.
 
-    Every call in flight counts with its expected size, so that parallel calls together cannot exceed a cap that serial
-    calls would have kept. ``tokens_per_call`` and ``usd_per_call`` are the expected size of one call.
+    The ``in_flight`` calls, which are not answered yet, count as ``tokens_per_call`` and ``usd_per_call`` each, the
+    expected size of a call, so that parallel calls cannot exceed a cap together.
     """
     ahead = in_flight + 1
     if spend.calls + ahead > caps.calls:

@@ -117,7 +117,7 @@ def read_description(document: Document) -> str:
 
 
 def read_region(document: Document) -> str:
-    """Return the text that edits may change: the body of a ``whole`` document, else the rules in this program's block.
+    """Return the text that edits may change: the body of a ``whole`` document, else the rules in our marked block.
 
     Returns "" when there is no block. Raises ``Refused`` when frontmatter or the block's markers do not pair up.
     """
@@ -129,9 +129,9 @@ def replace_region(document: Document, text: str) -> Document:
 
     A missing block is added at the end of the file. A missing skill is created with frontmatter; in frontmatter that
     this program created, the description is renewed (``describe_skill``). A blank text removes the block and what was
-    added with it. So ``replace_region(replace_region(d, text), read_region(d)) == d`` for every text, except that an
-    empty block and a description by an earlier version are not put back, an empty memory file or a skill without rules
-    that this program created becomes an absent file, and mixed line ends of a ``whole`` document may all become alike.
+    added with it. Putting the old text back restores the file byte for byte, with few exceptions: an empty block and a
+    description by an earlier version are not put back; an empty memory file, or a skill without rules that this program
+    created, becomes an absent file; mixed line ends of a ``whole`` document may become alike.
 
     Raises what ``read_region`` raises, and ``Refused`` for a text that contains a marker of the block.
     """
@@ -172,7 +172,7 @@ def _count_lines(text: str) -> int:
 
 
 class _Parts(NamedTuple):
-    """The text of a file in parts; ``opening`` and ``closing`` are the marker lines of this program's block, or ""."""
+    """The text of a file in parts; ``opening`` and ``closing``, marker lines around the rules we added, may be ""."""
 
     newline: str
     before: str
@@ -226,7 +226,7 @@ def describe_skill(text: str) -> str:
 
 
 def restore_former_description(document: Document) -> Document:
-    """Return a skill of ours with the description that earlier versions gave every skill, to recognize theirs.
+    """Return a skill that we created as earlier versions would have described it, to recognize their skills.
 
     Returns any other document unchanged.
     """

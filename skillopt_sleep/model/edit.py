@@ -89,7 +89,7 @@ class EditStatus(enum.StrEnum):
     UNMATCHED = "unmatched"
     """The words that mark the edit's place (its anchor) are not found in exactly one place."""
     SKIPPED = "skipped"
-    """The edit would change nothing, make the region too long, or run into the text around it."""
+    """The edit would change nothing, make the region too long, or not stay a list item of its own."""
     REJECTED = "rejected"
     """The gate rejected the documents with the edit; ``AppliedEdit.why`` has the scores."""
     PENDING = "pending"
@@ -138,7 +138,7 @@ def _fold_rule(text: str) -> str:
 
 
 def is_in_effect(text: str, edit: EditRecord) -> bool:
-    """Return whether the region ``text`` still has the rule that the edit added, or lacks the rule that it deleted."""
+    """Return whether a document's rules (``text``) have the rule that the edit added, or lack the one it deleted."""
     rules = [strip_list_mark(rule) for rule in list_rules(text)]
     if edit.op is EditOp.DELETE:
         return strip_list_mark(edit.anchor) not in rules
@@ -239,10 +239,10 @@ def apply_edits(
 ) -> tuple[Document, tuple[AppliedEdit, ...]]:
     """Return the document after the edits, each applied to the result of those before, and the status of every edit.
 
-    An anchor must be a whole rule (list item), or words found in one rule only. An edit that would make the region
-    longer than ``cap`` characters is skipped (None: no limit). With ``prose``, the region may hold headings and
-    paragraphs too, anchors are also looked for in these, and new text of more than one rule is written unchanged.
-    Raises ``Refused`` for a document whose region cannot be found.
+    An anchor must be a whole rule (list item), or words found in one rule only. An edit that would make the region (the
+    part that edits may change) longer than ``cap`` characters is skipped; None means no limit. With ``prose``, the
+    region may hold headings and paragraphs too, anchors are also looked for in these, and new text of more than one
+    rule is written unchanged. Raises ``Refused`` for a document whose region cannot be found.
     """
     text = read_region(document)
     outcomes = []
@@ -257,7 +257,7 @@ def apply_edits(
 
 
 def _apply(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None, *, prose: bool) -> tuple[str, str]:
-    """Return the region after one edit, and the whole rule that the edit's anchor belongs to."""
+    """Return the text after one edit, and the whole rule that the edit's anchor belongs to. Raises ``_NotApplied``."""
     if edit.document is not kind:
         raise _NotApplied(EditStatus.UNMATCHED, f"it is for the {edit.document}, this is the {kind}")
     rules = list_rules(text)
@@ -279,7 +279,7 @@ def _is_rule_edit(edit: EditRecord, rules: Sequence[str]) -> bool:
 
 
 def _edit_rule(text: str, edit: EditRecord, rules: Sequence[str]) -> tuple[str, str]:
-    """Return the region with one rule changed and no other list item, and the whole rule that the anchor belongs to."""
+    """Return the text with one rule, and no other list item, changed; and the whole rule that the anchor belongs to."""
     rule = "" if edit.op is EditOp.DELETE else _make_rule(edit.text, rules)
     if edit.op is EditOp.APPEND:
         changed, expected, anchor = _append_rule(text, rule), (*rules, rule), ""
@@ -340,7 +340,7 @@ def _find_anchor(rules: Sequence[str], anchor: str) -> int:
 
 
 def _change_rule(text: str, index: int, op: EditOp, rule: str) -> tuple[str, tuple[str, ...]]:
-    """Return the region after an edit of rule number ``index``, and the rules that now stand in that rule's place."""
+    """Return the text after an edit of rule number ``index``, and the rules that now stand in that rule's place."""
     start, end = find_rules(text)[index]
     if op is EditOp.INSERT_AFTER:
         return f"{text[:end]}\n{rule}{text[end:]}", (text[start:end], rule)
@@ -351,7 +351,7 @@ def _change_rule(text: str, index: int, op: EditOp, rule: str) -> tuple[str, tup
 
 
 def _edit_prose(text: str, edit: EditRecord) -> str:
-    """Return the region after an edit of its headings and paragraphs: words changed, or a block of text added."""
+    """Return the text after an edit of its headings and paragraphs: words changed, or a block of text added."""
     if _OWN_MARKER.search(edit.text):
         raise _NotApplied(EditStatus.GUARDED, "it contains a marker of our own block")
     if edit.op is not EditOp.DELETE and not edit.text.strip():

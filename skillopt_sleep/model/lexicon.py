@@ -110,7 +110,7 @@ class Cue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at: Literal["start", "anywhere", "whole"]
     phrases: PhraseTable
     asks: Literal["no", "any", "only"] = "no"
-    """Whether the cue counts in questions: ``no``; ``any``, in questions as elsewhere; ``only``, in nothing else."""
+    """"no": the cue does not count in questions; "any": it counts there too; "only": it counts nowhere else."""
     needs: frozenset[Literal["made", "files", "about"]] = frozenset()
     """Facts without which the cue gives no points, such as ``files``: the agent has just written files."""
     loses_to: frozenset[Literal["answers", "orders", "reports", "praises"]] = frozenset(
@@ -121,7 +121,7 @@ class Cue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def weigh(self, sentence: Sentence, after_comma: int) -> int:
         """Return the points that the cue gives a sentence, 0 when the cue does not occur.
 
-        ``after_comma`` (negative) is added when the phrase begins a later clause, after a comma, not the sentence.
+        ``after_comma`` (negative) is added when the phrase begins a later clause instead of the sentence.
         """
         if self.asks != "any" and sentence.asks != (self.asks == "only"):
             return 0

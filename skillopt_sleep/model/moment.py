@@ -111,7 +111,7 @@ def evaluate(check: MoveCheck, move: Move) -> Finding:
 
 
 def find_flaw(check: MoveCheck) -> str:
-    """Return why a check cannot be used, such as "it has no positive part"; "" for a usable check."""
+    """Return why a check cannot be used, such as "it does not say when it applies"; "" for a usable check."""
     if not check.required:
         return "it has no positive part"
     if not check.trigger:
@@ -223,7 +223,7 @@ UNRELATED = (
 
 
 def explain_inseparable(check: MoveCheck, rejected: Move, stood: Move) -> str:
-    """Return why a check proves nothing; "" if ``rejected`` breaks it, ``stood`` heeds it, and no idle move does."""
+    """Return why a check proves nothing; "" if it fails ``rejected``, passes ``stood`` and passes no idle move."""
     bad, good = evaluate(check, rejected), evaluate(check, stood)
     if bad.standing is not Standing.BREAKS:
         return f"the check does not fail what was rejected ({bad.standing}: {bad.why})"
@@ -333,7 +333,7 @@ class Proof(Struct, frozen=True, kw_only=True):
     judge: str = ""
     """Name of the model that judged; for any other model the reference counts as unproven."""
     why: str = ""
-    """The reason for the state, as a sentence for the report."""
+    """Why the reference is proven or not, as a sentence for the report."""
 
 
 class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field="kind"):
@@ -365,5 +365,5 @@ class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field
 
     @property
     def may_vote(self) -> bool:
-        """Whether the gate may count the task: its reference is proven, and nothing limits it to teaching."""
+        """Whether the gate may count the task: its reference is proven, and ``teaches_only`` does not forbid it."""
         return self.proof.state is ProofState.PROVEN and not self.teaches_only

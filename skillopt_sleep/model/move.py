@@ -112,7 +112,7 @@ def parse_move(text: str) -> Move:
 
 
 def _split_blocks(text: str) -> Iterator[tuple[str | None, str]]:
-    """Yield (None, text) for text between fenced blocks, and (info, text) for a block; info follows its "```"."""
+    """Yield (None, text) for text between fenced blocks, and ("python", text) for a block that begins "```python"."""
     lines: list[str] = []
     marks, info = "", ""
     patched = False
@@ -142,7 +142,7 @@ def _split_blocks(text: str) -> Iterator[tuple[str | None, str]]:
 
 
 def _read_fence(info: str, block: str, heading: str) -> Iterator[Act]:
-    """Yield the acts in a fenced block, none for shown text or code; ``info`` and ``heading`` may name its file."""
+    """Yield the acts in a fenced block; ``info`` (after its "```") or ``heading`` (the line above) may name a file."""
     language = re.split(r"[\s:{]", info.casefold())[0]
     if language in _SHOWN:
         return

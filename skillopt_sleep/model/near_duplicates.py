@@ -46,16 +46,16 @@ SPOKESMEN = 8
 """Number of members that stand for a group: a new text is compared with these only, to save time."""
 
 SHORT = 8
-"""Maximum number of terms of a short text; two short texts are compared by their spelling as well."""
+"""Maximum number of words of a short text; two short texts are compared by their spelling as well."""
 
 READ = 1_500
 """Number of characters at the beginning of a text that are compared; the rest is ignored."""
 
 TERMS = 24
-"""Number of terms of a text that are compared, the first ones: the request comes early, pasted logs late."""
+"""Number of words of a text that are compared, the first ones: the request comes early, pasted logs late."""
 
 PARTS = 2
-"""Factor by which more terms are compared in scripts without spaces, where a word makes about two terms."""
+"""Factor on ``TERMS`` for scripts without spaces, where a word is cut into about two pieces."""
 
 STEM = 3
 """Minimum letters that must remain of a word when its ending ("-ing", "-ed") is cut off."""
@@ -100,13 +100,13 @@ def terms(text: str) -> Mapping[str, float]:
 
 
 def all_terms(text: str, ignored: frozenset[str] = frozenset()) -> Mapping[str, float]:
-    """Return the weighted terms of the whole text, however long, in order, without stop words and ``ignored`` words."""
+    """Return each term (word without ending, synonyms merged) of a text and its weight, except ``ignored`` words."""
     meant = dict.fromkeys(_term(word) for word in _words(text, _signs) if word not in STOPWORDS and word not in ignored)
     return {term: LIGHT if term in _LIGHT_TERMS or term.isdecimal() else 1.0 for term in meant}
 
 
 def matter(text: str) -> frozenset[str]:
-    """Return the words that say what a request is about: no stop words, "fix" or "write", numbers or short names."""
+    """Return the words that say what a request is about: no stop words, no "fix" or "write", numbers or short names."""
     return frozenset(
         word
         for word in _words(text[:READ])
@@ -271,8 +271,8 @@ class _Groups:
     def _find_candidates(self, bag: _Bag) -> Iterable[_Bag]:
         """Return the texts added so far that may be similar enough to ``bag``, judging by the terms that they share.
 
-        Among few texts it is fastest to count the shared terms of each. Among many, each term, from the rarest on, adds
-        only the texts whose weight allows the required cosine with what is left of ``bag`` from this term on.
+        Among few texts it is fastest to count the shared terms of each. Among many, a text is returned if its weight
+        allows the required cosine, given the terms of ``bag`` that are not looked at yet.
         """
         lightest, left = self._likeness**2 * bag.mass, bag.mass
         probed: list[list[_Bag]] = []

@@ -149,7 +149,7 @@ class Agent(Protocol):
 
 
 class Ask(Protocol):
-    """The function by which one role calls its model; it first asks ledger and budget, and it waits and retries."""
+    """The function by which one role calls its model: it looks in the ledger, keeps to the budget, and retries."""
 
     @property
     def model(self) -> str:
@@ -234,4 +234,4 @@ class Ledger(Protocol):
         """Return what this night has spent since it was started or last resumed, which counts towards its caps."""
 
     def spent_on(self, day: str) -> Spend:
-        """Return what all nights spent on ``day``, each counted from when it first asked. Raises ``DiskError``."""
+        """Return what all nights have spent on ``day`` since each first called this method. Raises ``DiskError``."""

@@ -63,7 +63,7 @@ class CheckCommand(Struct, frozen=True, kw_only=True):
 
 
 class CommandRun(Struct, frozen=True, kw_only=True):
-    """How a check command ended."""
+    """How a command ended that checks the agent's work, such as the project's tests."""
 
     line: str
     status: int | None
@@ -157,7 +157,7 @@ class Trajectory(Reply, frozen=True, kw_only=True):
     changes: str = ""
     """Unified diff of the agent's changes to the workspace, shortened when long."""
     runs: tuple[CommandRun, ...] = ()
-    """How the commands ran that check the work."""
+    """Results of the commands that check the work."""
     note: str = ""
     """Anything else that the report should say about how the work ended; "" for nothing."""
     steps: tuple[Step, ...] = ()

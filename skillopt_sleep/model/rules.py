@@ -52,7 +52,7 @@ minimum/maximum least/most single/double ascending/descending
 """
 _OPPOSITES = tuple(frozenset(pair.split("/")) for pair in _OPPOSED_WORDS.split())
 _DIRECTIONS = {word: f"direction{number}" for number, pair in enumerate(_OPPOSITES) for word in pair}
-"""A placeholder for each word with an opposite ("before", "after"), so that rules differing in it count as alike."""
+"""A placeholder for both words of a pair such as before/after, so that rules differing only in it look similar."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -71,7 +71,7 @@ def is_same_rule(edit: EditRecord, other: EditRecord) -> bool:
 
 
 def states_same(text: str, other: str) -> bool:
-    """Return whether two rules ask for the same in similar words, with the same negations, numbers, directions."""
+    """Return whether two rules ask for the same in similar words, with no difference in a "not", number or opposite."""
     return _is_alike(text, other) and not _differs(text, other)
 
 
@@ -146,7 +146,7 @@ def _turns(text: str, other: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def find_heavy(text: str) -> frozenset[str]:
-    """Return the words of a text that say what it is about, without endings; "fix", "write" and numbers do not."""
+    """Return the words of a text that say what it is about, without endings; not "fix", "write" or numbers."""
     return frozenset(term for term, weight in all_terms(text).items() if weight >= 1)
 
 
@@ -170,7 +170,7 @@ class MemoryBounds(Struct, frozen=True, kw_only=True):
     chars: int = 8000
 
     def has_room(self, memory: Document, text: str, *, waiting: int = 0) -> bool:
-        """Return whether memory has room for the rule ``text`` and for ``waiting`` other rules on trial for it."""
+        """Return whether memory has room for the rule ``text`` and for ``waiting`` other rules on trial for memory."""
         region = read_region(memory)
         count = len(list_rules(region)) + waiting
         return not self.rules or (count < self.rules and len(region) + len(text) + len("- \n") <= self.chars)
@@ -203,8 +203,8 @@ def place_edit(
 ) -> EditRecord:
     """Return a proposed edit, redirected to memory or to the skill if it adds a rule that belongs there.
 
-    A short rule goes to memory while there is room, any other to the skill. Edits that add no rule stay unchanged, and
-    so do all unless both documents are among ``kinds``, which may change tonight. ``waiting`` are the rules on trial.
+    A short rule goes to memory while there is room, any other to the skill. No edit is redirected if it adds no rule,
+    or if only one document may change tonight (``kinds``). ``waiting`` are the rules on trial, which take room too.
     """
     memory = current[DocumentKind.MEMORY]
     if not bounds.rules or edit.op not in ADDS or memory is None or not {*DocumentKind} <= set(kinds):
@@ -220,7 +220,7 @@ def place_edit(
 
 
 def append_to(edit: EditRecord, kind: DocumentKind) -> EditRecord:
-    """Return the edit with its id as it was, changed to add its rule at the end of the document of this kind."""
+    """Return the edit, with the same id, as one that adds its rule at the end of the document of this kind."""
     return replace(edit, document=kind, op=EditOp.APPEND, anchor="")
 
 

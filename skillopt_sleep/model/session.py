@@ -1,6 +1,6 @@
 """Sessions: the conversations of a person with a coding agent, as read from the agent's files and kept by this program.
 
-Every reading of new sessions takes the turns; the steps of a turn, which say what the agent did, are read when needed.
+Turns (prompts and answers) are read from every session; their steps (what the agent did) only when they are needed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 class FeedbackLabel(Struct, frozen=True, kw_only=True):
-    """What a model says that a prompt expresses about an answer; it is asked only where fixed phrases tell nothing."""
+    """What a model says that a prompt expresses about an answer; it is asked only where no known phrase tells."""
 
     source: str
     turn: str
@@ -158,7 +158,7 @@ def list_typed(turns: Iterable[Turn]) -> list[Turn]:
 
 
 def apply_labels(session: Session, labels: Mapping[str, FeedbackLabel]) -> Session:
-    """Return the session with the model's labels (by turn id) as feedback on turns where fixed phrases found none."""
+    """Return the session with a model's labels (by turn id) as feedback on turns where no known phrase shows any."""
     if labels.keys().isdisjoint(turn.id for turn in session.turns):
         return session
     turns = tuple(

@@ -205,7 +205,7 @@ def group_of(task: TaskRecord) -> str:
 
 
 DECIDING = 5
-"""Number of different requests on which a change is decided; a verdict from fewer holds for those requests only."""
+"""Number of different requests from which a verdict of the gate holds in general; with fewer, for those only."""
 
 GROUPS_FOR_VERDICT = 3 * DECIDING
 """Number of different requests needed for a verdict: a third of them decides, the others suggest the change."""
@@ -217,9 +217,9 @@ class Shortfall(Struct, frozen=True, kw_only=True):
     groups: int = 0
     """Number of different requests; tasks that ask for nearly the same count once."""
     missing: int = 0
-    """Number of different requests that a verdict needs in addition."""
+    """Number of different requests that a verdict needs besides these."""
     days: int | None = None
-    """Days of work like the recorded ones that would bring the missing requests; None if none are, or no times."""
+    """Days of work like the recorded ones that would bring the missing requests; None if there are none or no dates."""
 
 
 def shortfall(tasks: Sequence[TaskRecord]) -> Shortfall:

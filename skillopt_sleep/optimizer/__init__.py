@@ -1,1 +1,1 @@
-"""One SkillOpt step, for nights and for training: rollouts of tasks, proposed edits, merging, choice in a budget."""
+"""One SkillOpt step, for nights and training: rollouts of tasks, proposed edits, merging, choice within a budget."""

@@ -39,9 +39,9 @@ class Proposal(Struct, frozen=True, kw_only=True):
     level: int = 0
     """Number of merges with other analysts' edits that the edit has been through."""
     origin: str = ""
-    """Who wrote the edit, as the training environment's own analyst says; else ""."""
+    """Who wrote the edit, if a training environment's own analyst says so; else ""."""
     part: str = ""
-    """Part of the document that the edit is for, as the training environment's own analyst says; else ""."""
+    """Part of the document that the edit is for, if a training environment's own analyst names one; else ""."""
 
 
 class EditPatch(Struct, frozen=True, kw_only=True):
@@ -160,7 +160,7 @@ def aggregate(
 
 
 def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer) -> Aggregated:
-    """Return one batch of patches as one; the optimizer is asked only about two or more edits from several patches."""
+    """Return a batch of patches as one; the optimizer is asked only if they have two different edits between them."""
     patch = unite_patches(patches)
     if len(patches) == 1 or len(patch.proposals) <= 1:
         return Aggregated(patch=patch)
@@ -181,7 +181,7 @@ def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer)
 
 
 def _join_groups(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tuple[Proposal, ...]:
-    """Return the proposals with each group of equal meaning joined into one; each counts in its first group only."""
+    """Return the proposals, joining those that the optimizer grouped as meaning the same; each is in one group only."""
     place = {number: number for number in range(1, len(proposals) + 1)}
     merged: dict[int, Proposal] = dict(enumerate(proposals, start=1))
     for group in groups:

@@ -72,7 +72,7 @@ class Optimizer:
     """Other texts for the system part of prompts, by the name of the prompt's template or of a variant of it."""
 
     def prompt(self, template: str, schema: dict[str, Json], *, wording: str = "", **fields: str) -> Prompt:
-        """Return a prompt from a template, whose system part ``self.wording[wording or template]`` may replace."""
+        """Return a prompt from a template; its system part is ``self.wording[wording or template]``, if that is set."""
         system, user = render(template, **fields)
         return Prompt(system=self.wording.get(wording or template, system), user=user, schema=schema)
 

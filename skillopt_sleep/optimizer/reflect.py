@@ -1,4 +1,4 @@
-"""Asks the optimizer for edits: shows rollouts in small groups (minibatches) to one call each, called an analyst.
+"""Asks the optimizer for edits: each call, named an analyst, is shown a small group of rollouts (a minibatch).
 
 Nights and training both call ``analyse``; ``reflect`` groups the rollouts of a night, and training groups its own.
 """
@@ -73,7 +73,7 @@ class Lesson(Struct, frozen=True, kw_only=True):
     edit_budget: int = 4
     """Maximum number of edits that one analyst may propose."""
     preferences: str = ""
-    """Preferences that the user wrote down for all rules; "" in training, which has none."""
+    """The user's own wishes for rules (setting ``preferences``); "" in training, which has none."""
     rejected: tuple[AppliedEdit, ...] = ()
     """Edits that were tried before and rejected, each with the reason, so that they are not proposed again."""
     metric: GateMetric = GateMetric.MIXED
@@ -96,7 +96,7 @@ class Minibatch(Struct, frozen=True, kw_only=True):
 
 
 class Analysis(Struct, frozen=True, kw_only=True):
-    """What one analyst (a call to the optimizer) proposed, or why nothing."""
+    """What one analyst (a call to the optimizer) proposed, or why it proposed nothing."""
 
     patch: EditPatch
     raw: tuple[str, ...] = ()

@@ -102,7 +102,7 @@ class StepProposal(Generic[DocumentT]):
         return tuple(refusal for analysis in self.analyses for refusal in analysis.refused)
 
     def summarize_reflection(self, edit_budget: int) -> Reflection:
-        """Return the proposed edits for storage, with those left out for lack of budget among the refused ones."""
+        """Return proposed edits and replies as the night stores them; edits over the budget count as refused."""
         over = [proposal.edit for proposal in self.selected.left_out]
         return Reflection(
             edits=tuple(applied.edit for applied in self.edits),
@@ -153,9 +153,9 @@ def propose(
 def select(patch: EditPatch, document: str, optimizer: Optimizer, *, plan: StepPlan) -> Selected:
     """Return the best edits, as many as the budget (``plan.edit_budget``) allows, and those left out.
 
-    The optimizer ranks them, if ``plan`` lets it and there are more than the budget allows, or than ``plan.least``
-    where the optimizer may choose their number. Edits that the ranking does not name come last; without a readable
-    ranking, the edits proposed most often come first. Raises ``FatalBackend`` and ``BudgetSpent``.
+    The optimizer ranks them, if ``plan`` lets it, when some may have to be left out. Edits that the ranking does not
+    name come last; without a readable ranking, the edits proposed most often come first. Raises ``FatalBackend`` and
+    ``BudgetSpent``.
     """
     budget = plan.edit_budget
     if budget is None:
