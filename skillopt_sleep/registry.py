@@ -60,8 +60,7 @@ def names(kind: Kind) -> tuple[str, ...]:
 def require(kind: Kind, name: str, *, where: str = "", besides: tuple[str, ...] = ()) -> None:
     """Raise ``UsageError``, with the known names and the most similar one, when no plugin of the kind has this name.
 
-    The message begins with ``where``, e.g. "file x.toml: ". Names in ``besides``, such as "auto", are allowed and
-    listed.
+    The message begins with ``where``, e.g. "file x.toml: ". Names in ``besides``, such as "auto", are allowed too.
     """
     if name not in besides and name not in _built_in(kind) and name not in _installed(kind):
         known = (*names(kind), *besides)
@@ -72,10 +71,10 @@ def require(kind: Kind, name: str, *, where: str = "", besides: tuple[str, ...] 
 
 
 def find(kind: Kind, name: str) -> object:
-    """Return the plugin with this name: an adapter class, an agent, or the factory of an environment.
+    """Return the plugin with this name: the class of a source, backend or judge, an agent, or an environment's factory.
 
-    Raises ``UsageError`` when no plugin has this name, and ``PluginError`` for an installed plugin that cannot be used:
-    importing it fails, or an adapter is not a dataclass.
+    Raises ``UsageError`` when no plugin has this name, and ``PluginError`` for another package's plugin that cannot be
+    imported, or is no dataclass though its kind has to be one.
     """
     require(kind, name)
     if name in _built_in(kind):
@@ -91,7 +90,7 @@ def find(kind: Kind, name: str) -> object:
 
 
 def find_fault(kind: Kind, name: str) -> str:
-    """Return why the installed plugin with this name cannot be used; "" for a usable plugin."""
+    """Return why another package's plugin with this name cannot be used; "" for a usable one."""
     try:
         find(kind, name)
     except PluginError as error:
@@ -168,7 +167,7 @@ def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -
 
 
 def forget_installed() -> None:
-    """Forget which plugins are installed, so that packages added or removed while this program runs are noticed."""
+    """Look for plugins of other packages again, as packages may be added or removed while this program runs."""
     importlib.invalidate_caches()
     for cached in (names, _installed, _may_be_installed):
         cached.cache_clear()

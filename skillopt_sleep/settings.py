@@ -62,7 +62,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     scope: Literal["invoked", "all"] = "invoked"
     """"invoked": learn from this project's sessions, for its files; "all": from all projects, for the user's files."""
     agent: str = "auto"
-    """Name of the agent whose files are written; ``auto`` means the one with most sessions in scope."""
+    """Name of the agent whose files are improved; ``auto`` means the one with most sessions in ``scope``."""
     land_for: str = "auto"
     """Agents, separated by commas, whose files get rules that passed the gate; ``auto``: those with sessions read."""
     target_skill: str = ""
@@ -88,7 +88,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     gate_mixed_weight: Share = 0.5
     """Share of the soft score in the gate metric "mixed", from 0 to 1; the hard score has the remaining share."""
     alpha: Annotated[float, Meta(ge=0.001, le=0.05)] = 0.05
-    """Highest chance that a useless rule is shown as promising; proving one takes more (docs/gate.md)."""
+    """Highest chance that a useless rule is shown as promising; a rule is proven by more evidence (docs/gate.md)."""
     evolve_skill: bool = True
     evolve_memory: bool = True
     preferences: str = ""
@@ -113,7 +113,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Seconds before the first retry."""
     auto_adopt: bool = False
     announce: bool = True
-    """Whether the agents' plugins mention a proposal that waits."""
+    """Whether the agents' plugins tell the user about a proposal that is not decided yet."""
     notify: bool = False
     """Whether a desktop notification appears when a proposal waits or a night failed."""
     keep_days: Count = 90
@@ -185,8 +185,7 @@ def secrets(env: Mapping[str, str]) -> tuple[str, ...]:
 def read_named_file(path: Path, what: str) -> bytes | None:
     """Return the bytes of a file that the user named, or None when it does not exist; links are followed.
 
-    Raises ``SettingsError`` for an unreadable file, and for a folder, a FIFO or a device; ``what`` names the file
-    there.
+    Raises ``SettingsError`` for an unreadable file, a folder, a FIFO or a device; the message calls it ``what``.
     """
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -206,7 +205,7 @@ def _merge(under: Table, over: Table) -> Table:
 
 
 def _convert(key: str, value: object, where: str) -> object:
-    """Return a value converted to the type of the setting ``key``. Raises ``SettingsError``, which names ``where``."""
+    """Return a value converted to the type of the setting ``key``; a ``SettingsError`` says ``where`` it was found."""
     if key not in _TYPES:
         hint = suggest_name(key, _TYPES)
         raise SettingsError(f"{where}: there is no setting {key!r}{hint} (`skillopt-sleep settings` lists them all)")

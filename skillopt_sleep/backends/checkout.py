@@ -44,7 +44,7 @@ OWN_CONFIG = "[core]\n\tbigFileThreshold = 200k\n\tprotectNTFS = false\n\tprotec
 """Git settings for reading the agent's changes: no diff of large files; names that only Windows forbids are allowed."""
 SUBMODULE_MODE = "160000"
 BACKDATE = 60
-"""Seconds by which the files of a copy are dated back, because git reads files younger than its index again.
+"""Seconds by which the files of a copy are dated back, because git reads files as new as its index once more.
 
 Reading them again would store objects that the project already has, and so change those objects' times there.
 """
@@ -151,7 +151,6 @@ class Checkout:
         (info / "alternates").write_text(borrowed, encoding="utf-8", errors="surrogateescape")
 
     def _list_submodules(self, commit: str) -> list[tuple[str, str]]:
-        """Return the path and the pinned commit of every submodule of a commit."""
         listed = self._git(self._base, None, "ls-tree", "-r", "-z", "--full-tree", commit)
         entries = (entry.partition("\t") for entry in listed.split("\0") if entry.startswith(SUBMODULE_MODE))
         return [(path, head.split()[2]) for head, _, path in entries]

@@ -47,7 +47,7 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     identity: str = ""
     """Text that tells the process from a later one with the same pid; see ``read_identity``."""
     mark: Annotated[str, Meta(pattern=r"\A[0-9A-Za-z_-]{0,64}\Z")] = ""
-    """The mark of the process that writes the file."""
+    """Random id of the process that writes the file, which its children carry in the variable ``MARK``."""
     temp: WithoutNul = ""
     """The folder, such as /tmp, in which the process that writes the file makes its temporary folders."""
     kind: str = ""
@@ -147,8 +147,7 @@ def reap(folder: Path, prefix: str) -> Reaped:
     """End the child processes that killed runs of this program left, and remove their temporary folders.
 
     ``folder`` contains the files that list them; folders to remove are named ``prefix``, then the mark in the file.
-    When nothing was left, this only lists ``folder``. Raises nothing: a file that cannot be handled is renamed and
-    reported.
+    When nothing was left, this only lists ``folder``. Raises nothing: it renames and reports files it cannot handle.
     """
     try:
         with os.scandir(folder) as entries:

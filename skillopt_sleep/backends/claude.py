@@ -32,7 +32,7 @@ CLOUDS = {
     "CLAUDE_CODE_USE_VERTEX": ("google-vertex", "ANTHROPIC_VERTEX_BASE_URL"),
     "CLAUDE_CODE_USE_FOUNDRY": ("microsoft-foundry", "ANTHROPIC_FOUNDRY_BASE_URL"),
 }
-"""For each variable that switches to a cloud: the cloud's name, and the variable that overrides its address."""
+"""For each variable that switches Claude Code to a cloud: the cloud's name, and the variable with another address."""
 SWITCHED_OFF = frozenset({"", "0", "false", "no", "off"})
 
 LEAST_USD = 0.0001
@@ -43,7 +43,7 @@ NO_ATTACHMENTS = {"CLAUDE_CODE_DISABLE_ATTACHMENTS": "1"}
 MAX_TURNS = "3"
 """Maximum requests of one call: a model without tools needs one, and one or two more to correct the JSON shape."""
 PARENT = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"})
-"""Variables that a Claude Code sets for programs it starts; our own call is not part of its session, so they go."""
+"""Variables that a Claude Code sets for programs it starts; removed, because our own call is no part of its session."""
 
 
 class _Settings(Struct, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ NATIVE_QUIET = QUIET | {
 }
 ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-persistence")
 FILE_TOOLS, SHELL_TOOLS = "Skill,Read,Edit,Write", ",Glob,Grep,Bash"
-"""Tools that every native replay has, for files in the workspace; and further ones that may run in a sandbox only."""
+"""Tools of every native replay, for files in the workspace; and those that it gets only when there is a sandbox."""
 RECORDED = "recorded.jsonl"
 """Name of the file in the throwaway folder with the recorded session that the CLI resumes.
 
@@ -79,13 +79,13 @@ LOGIN_SETTINGS = (
 )
 """Keys of the user's settings file that a login may depend on; a replay gets no others."""
 OWN_PREFIXES = ("ANTHROPIC_", "CLAUDE_")
-"""How the environment variables begin that a login to Anthropic may depend on."""
+"""Prefixes of the environment variables that a login to Anthropic may need."""
 CLOUD_PREFIXES = {
     "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
     "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "GCLOUD_", "CLOUDSDK_", "CLOUD_ML_", "VERTEX_"),
     "CLAUDE_CODE_USE_FOUNDRY": ("AZURE_",),
 }
-"""For each variable that switches to a cloud, how the variables begin that a login to that cloud may depend on."""
+"""For each variable that switches Claude Code to a cloud, prefixes of the variables that a login there may need."""
 SANDBOX: dict[str, Json] = {
     "enabled": True,
     "failIfUnavailable": True,

@@ -89,7 +89,7 @@ class _Retry(Struct, frozen=True, kw_only=True):
 
 
 def read_usage(table: Json) -> Usage | None:
-    """Return the token counts in a table such as ``{"input_tokens": 3, …}`` or ``{"inputTokens": 3, …}``, else None."""
+    """Return the tokens in a table such as ``{"input_tokens": 3, …}`` or ``{"inputTokens": 3, …}``, or None."""
     if not isinstance(table, dict):
         return None
 
@@ -180,8 +180,7 @@ def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
     """Return the result of a CLI run that ended with an answer; a refusal by the model is an answer too.
 
     An answer that cost more than the cap on money is returned: it is complete and paid for. Raises ``BudgetSpent`` when
-    the CLI stopped at the cap without an answer, and the fitting ``BackendError`` for any other failure; both say what
-    was spent.
+    the CLI stopped at the cap without an answer, and the fitting ``BackendError`` for other failures, with their cost.
     """
     retry = next(iter([*_read_retries(ended.stdout)][::-1]), None)
     raise_if_ended_early(

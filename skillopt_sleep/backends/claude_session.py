@@ -31,7 +31,7 @@ KEPT_FIELDS = (
     *("message", "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "isApiErrorMessage", "error"),
     *("attachment", "subtype", "content", "level"),
 )
-"""Fields of a record that the copy keeps; others are rebuilt by the CLI, or were for display only."""
+"""Fields of a session's record that its copy keeps; others are rebuilt by the CLI, or were for display only."""
 KEPT_ATTACHMENTS = frozenset(
     {
         *("queued_command", "file", "directory", "compact_file_reference", "pdf_reference", "already_read_file"),

@@ -48,7 +48,7 @@ MEMORY_HOOK_SINCE = (2, 1, 197)
 
 
 def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: str, deadline: float) -> Trajectory:
-    """Return what the agent did in the workspace ``root``; raises as ``read_result`` does when it got no answers."""
+    """Return what the agent did in the workspace ``root``; raises as ``read_result`` does when no answer came."""
     events = tuple(decode_lines(ended.stdout.split("\n"), Event))
     answers = [event for event in events if event.type == "assistant"]
     ending, result = _read_ending(ended, answers, deadline)

@@ -103,7 +103,7 @@ WITH_TOOLS = (
     f"shell_environment_policy.include_only={json.dumps(sorted({*TOOL_VARIABLES, 'LC_*', 'TMPDIR', MARK}))}",
 )
 OWN_PREFIXES = ("CODEX_", "OPENAI_")
-"""How the environment variables begin that Codex's own login may depend on."""
+"""Prefixes of the environment variables that Codex's own login may need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,8 +269,7 @@ class CodexBackend(AgentCli):
     def _narrow(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the CLI's environment variables in every mode: general ones, such as PATH, and those for its login.
 
-        These are the CLI's own variables, those its settings mention, and those of AWS if used. Raises
-        ``SettingsError``.
+        These are the CLI's own, those its settings mention, and those of AWS if used. Raises ``SettingsError``.
         """
         users = read_user_config(self.env) if self.use_user_config else {}
         named = f"{json.dumps(users, default=str)} {' '.join(self.config)}"

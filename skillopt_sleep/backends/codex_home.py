@@ -74,8 +74,7 @@ class CodexHome:
     def hold_until_first_call(self) -> Iterator[float]:
         """Make a ``with`` block wait until the first call's block has ended; yield the seconds that it waited.
 
-        The first call that finds an expired login renews it with a token that works only once. Parallel calls would all
-        try to use that token.
+        The first call renews an expired login, with a token that works only once and that parallel calls would use too.
         """
         began = time.monotonic()
         with self._first_call:
@@ -130,8 +129,7 @@ def read_user_config(env: Mapping[str, str]) -> dict[str, Json]:
 def read_settings(settings: tuple[str, ...], users: Mapping[str, Json] | None = None) -> dict[str, Json]:
     """Return the user's configuration with ``settings`` applied on top, as Codex applies its option ``-c``.
 
-    For example, "a.b=1" sets ``b`` in the table ``a``. A later setting replaces an earlier one; a value is TOML, or
-    else a plain string.
+    For example, "a.b=1" sets ``b`` in the table ``a``. A later setting wins; a value is TOML, or else a plain string.
     """
     table: dict[str, Json] = {}
     for setting in settings:

@@ -1,8 +1,7 @@
 """Reads the output of ``codex exec --json``, and the record that Codex keeps of a session. All functions are pure.
 
 The CLI prints one event per line; a turn either completes or fails. An ``error`` event is no failure: it can be a
-warning or a retry. Codex names no price, and its token counts cover the whole session. Lines that cannot be decoded are
-skipped.
+warning or a retry. Codex names no price, and its token counts cover the whole session. Unreadable lines are skipped.
 """
 
 from __future__ import annotations
@@ -54,8 +53,6 @@ _FAILED = re.compile(r"exited with code [1-9]|\"exit_code\": ?[1-9]|Exit code: [
 
 
 class _Item(Struct, frozen=True, kw_only=True):
-    """One thing done in a turn, such as a message or a command."""
-
     type: str = ""
     text: str = ""
 

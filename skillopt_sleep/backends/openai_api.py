@@ -66,7 +66,7 @@ OPENAI = AgentAdvice(
 )
 CONTENT_FILTERS = ("content_filter", "content_policy_violation")
 BAD_REQUEST = 400
-"""HTTP status with which a content filter refuses a prompt; the filter's name under another status means nothing."""
+"""HTTP status with which a content filter refuses a prompt; its name under another status means nothing."""
 FILTERED = "The provider's content filter refused to let this be answered."
 TEXT_PARTS = frozenset({"text", "output_text", "refusal"})
 """Types of the parts of an answer that hold the model's words; other parts are thoughts, pictures or tool calls."""
@@ -100,7 +100,7 @@ class Address(Struct, frozen=True, kw_only=True):
     url: str
     key: str
     version: str = ""
-    """Azure's API version, with which the key is sent in a header of Azure's own too; "" for other endpoints."""
+    """Azure's API version, if any; with one, the key is also sent in Azure's own header."""
     query: tuple[tuple[str, str], ...] = ()
     shown: str = ""
     """The address as shown in messages, without what may be a secret."""
@@ -239,7 +239,7 @@ def _describe_redirect(shown: str, status: int, location: str) -> EndpointMoved:
 def build_request(
     api: Api, model: str, prompt: Prompt, *, schema_in_words: bool, old_limit: bool = False
 ) -> dict[str, Json]:
-    """Return the body of a request to an API; with ``schema_in_words``, the prompt describes the JSON schema."""
+    """Return a request's body for an API; with ``schema_in_words``, only the prompt describes the JSON schema."""
     system, user = prompt.system, prompt.user
     schema: dict[str, Json] = {}
     if prompt.schema is not None and schema_in_words:

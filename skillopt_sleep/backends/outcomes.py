@@ -207,8 +207,8 @@ def build_reply(
 ) -> Reply:
     """Make a ``Reply`` of the text that a provider returned; estimate ``usage`` when the provider reports none.
 
-    Raises ``EmptyReply`` when there is no text, and ``BadReply`` when the text lacks the JSON that was asked for; both
-    errors say what the call cost.
+    Raises ``EmptyReply`` when there is no text, and ``BadReply`` when it lacks the JSON that was asked for, with the
+    cost.
     """
     if usage is None or not (usage.input_tokens or usage.output_tokens):
         usage = estimate_usage(prompt, text)

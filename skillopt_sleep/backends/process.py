@@ -41,7 +41,7 @@ OUTPUT_LIMIT = 16 * 2**20
 TICK = 0.25
 """Seconds between two checks of what a child has written."""
 LONGEST_WAIT = 2.0
-"""Maximum seconds that a child may wait before it retries a request; one that announces more is ended and run later."""
+"""Maximum seconds that a child may wait before a retry; one that announces more is ended, and called again later."""
 STARTING, SLACK = 15.0, 0.5
 """Seconds added to the allowed silence: for a CLI that is still starting, and for one to report a timeout by itself."""
 USED_UP = 0.8
@@ -73,8 +73,8 @@ class Ended(Struct, frozen=True, kw_only=True):
 class Children:
     """The child processes of one backend. Safe for several threads.
 
-    ``record`` is the folder for a list of running children, by which the next command can end the children of a process
-    that was killed; "" keeps no list.
+    ``record`` is the folder for a list of them, by which the next command can end those of a killed process; "": no
+    list.
     """
 
     def __init__(self, record: str = "") -> None:
@@ -210,7 +210,7 @@ def make_temporary_folder(mark: str = "") -> Iterator[Path]:
 
 
 def build_folder_prefix(mark: str) -> str:
-    """Return the prefix of the names of all temporary folders of the process with this mark."""
+    """Return how the names of all temporary folders begin that the process with this mark, a random id, makes."""
     return f"{OWN_RUN_MARKER}-{mark}-" if mark else f"{OWN_RUN_MARKER}-"
 
 

@@ -2,8 +2,8 @@
 
 A night asks a model to do a task, to judge an answer or a move at a moment, to find tasks in sessions and to propose
 rules; ``simulated_training`` has the replies that only training needs. The functions here know nothing but the world
-and the text: the agent *follows* a rule of the world only where the text states it, and
-*proposed* only where the text shows the evidence.
+and the text: the agent follows a rule of the world only where the text states it, and proposes it only where the text
+shows it broken.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Traits:
     noise: float = 0.0
     """The probability that a reply, or a judge's verdict, is the opposite of what it should be."""
     useless: float = 0.0
-    """The probability that a proposed edit is one of the world's useless rules."""
+    """The probability that a proposed edit is one of the simulated world's useless rules."""
     harmful: float = 0.0
-    """The probability that a proposed edit is one of the world's harmful rules."""
+    """The probability that a proposed edit is one of the simulated world's harmful rules."""
     careless: float = 0.0
     """The probability that a proposed edit overwrites an existing rule."""
     reword: float = 0.0

@@ -47,7 +47,7 @@ def rewrite_document(world: World, text: str, traits: Traits, luck: Luck) -> dic
 
 
 def merge_edits(world: World, text: str) -> dict[str, Json]:
-    """Group the edits in the prompt that state the same rule or contain the same other text of the world."""
+    """Group the edits in the prompt that state the same rule of the simulated world, be it good, useless or harmful."""
     groups: dict[str, list[int]] = {}
     for number, edit in _read_edits(text):
         for known in _find_known(world, edit):
@@ -99,7 +99,6 @@ def shorten_lapses(text: str) -> list[Json]:
 
 
 def _read_edits(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the number and text of each edit in a prompt."""
     edits = next((passage.words for passage in find_tagged(text, "edits")), text)
     for match in _NUMBERED.finditer(edits):
         marked = _TEXT.search(match["head"])

@@ -64,13 +64,13 @@ class WorldTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     id: str
     asks: tuple[str, ...]
-    """The wordings in which people make the request."""
+    """The wordings in which people make the request; each is recognised in a prompt."""
     rules: tuple[str, ...]
     """Ids of the rules that a good reply follows."""
     good: str
     """The reply of an agent that follows all the rules of the task."""
     bad: str
-    """The reply of an agent that breaks one of them."""
+    """The reply of an agent that breaks one of the task's rules."""
     base_pass: Share = 0.0
     """The probability of a good reply even though the agent does not follow all the rules."""
 

@@ -56,12 +56,12 @@ class SendOnce(Protocol):
 
 
 class Need(Struct, frozen=True, kw_only=True):
-    """The tokens and dollars that a call needs."""
+    """The tokens and dollars that one more call is expected to take."""
 
     least_tokens: float
     """Minimum tokens that must be left for the call to be worth sending."""
     tokens: float
-    """Number of tokens to reserve for the call."""
+    """Number of tokens to reserve for the call; some of them may not be needed."""
     least_usd: float
     price_known: bool
 
@@ -91,7 +91,7 @@ class _CallKind:
 
     @property
     def is_free(self) -> bool:
-        """Whether calls of this kind were answered without a price above zero."""
+        """Whether calls of this kind have been answered, and none of them had a price above 0."""
         return self._answered and self._usd == 0.0
 
     def estimate(self, prompt: Prompt, *, usual_usd: float) -> Need:
@@ -199,7 +199,7 @@ class Budget:
             )
 
     def admit(self, prompt: Prompt) -> Prompt:
-        """Return the prompt with the seconds it may take if sent now. Raises ``BudgetSpent`` without minutes left."""
+        """Give the prompt the time that the cap on minutes leaves. Raises ``BudgetSpent`` when no time is left."""
         left = self.caps.minutes * 60.0 - self.spent.seconds
         if left <= 0:
             raise BudgetSpent(
@@ -294,7 +294,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgeted:
-    """Reserves budget for a call, sends the call and books its outcome.
+    """Reserves budget for a call, sends the call and adds what it cost to the spending.
 
     A call that an agent CLI stopped at its share of the money is sent again with a larger share, if there is one.
     """

@@ -24,7 +24,7 @@ R = TypeVar("R")
 RESERVE = 256 * 2**20
 """Bytes of free memory that calls leave to other programs on the machine."""
 LIMIT, USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-"""Files with a container's memory limit and the memory that the container uses."""
+"""Files in which Linux tells a container its memory limit and the memory that it uses."""
 CALM = 10
 """After this many successful calls in a row, one more call may be in flight."""
 GROWING = 3.0
@@ -139,7 +139,7 @@ class Limiter:
             self._clock.sleep(wait)
 
     def leave(self, error: BaseException | None) -> None:
-        """Give the call's slot back, and change the number of allowed calls according to how the call ended."""
+        """Give the call's slot back; allow fewer calls if it ended in an overload, one more after ``CALM`` answers."""
         with self._changed:
             self._in_flight -= 1
             if isinstance(error, RateLimited | Overloaded):
@@ -187,7 +187,7 @@ class Limited:
 
 
 def _raise_first(errors: Sequence[BaseException], awaited: Sequence[Awaiting]) -> None:
-    """Raise the error that ended the work; an awaited answer comes before a spent cap, which will be met again."""
+    """Raise the error that ended the work; ``Awaiting`` before ``BudgetSpent``, which the next run meets anyway."""
     capped = all(isinstance(error, BudgetSpent) for error in errors)
     if errors and not (capped and awaited):
         raise next((error for error in errors if isinstance(error, FatalBackend)), errors[0])

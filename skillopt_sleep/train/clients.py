@@ -195,8 +195,7 @@ class ChatBackend:
     def complete(self, prompt: Prompt) -> Reply:
         """Call ``chat`` and return its reply; a requested JSON schema is written into the prompt.
 
-        Raises ``UsageError`` for a mistake in the client, ``NotLoggedIn`` for a refused key, ``Overloaded`` for other
-        errors.
+        Raises ``UsageError`` for a mistake in the client, ``NotLoggedIn`` for a refused key, ``Overloaded`` otherwise.
         """
         system, user = prompt.system, prompt.user
         if prompt.schema is not None:

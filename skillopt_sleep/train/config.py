@@ -20,9 +20,8 @@ class LRScheduler:
     """A schedule of the edit budget: how many edits a step may make (the learning rate of a text).
 
     Steps are numbered from 0 to ``total_steps`` - 1. As in the reference implementation, the budget falls from the
-    first step on: from 10 to 2 in 4 steps, the budgets are 8, 6, 4, 2. Steps after ``total_steps`` keep the budget
-    ``min_lr``; a run of one step has ``max_lr``. This base class keeps the budget constant. Raises ``ValueError`` for
-    bad bounds.
+    first step on: from 10 to 2 in 4 steps, it is 8, 6, 4, 2. Steps after ``total_steps`` keep the budget ``min_lr``; a
+    run of one step has ``max_lr``. This base class keeps the budget constant. Raises ``ValueError`` for bad bounds.
     """
 
     mode: ClassVar[str] = "constant"

@@ -154,7 +154,7 @@ class Cluster:
             asked = self._broker.next.remote(name)
 
     def _try_nodes(self, work: Callable[[Any], object]) -> object:
-        """Do ``work`` on the next node, or on others while nodes die. Raises ``BackendUnusable`` after ``TRIES``."""
+        """Do ``work`` on one node, and on others while nodes die. Raises ``BackendUnusable`` if all ``TRIES`` fail."""
         self._start()
         last: Exception | None = None
         for number in range(TRIES):
@@ -258,7 +258,7 @@ class _Worker:
 
 
 class RemoteClient:
-    """The client of one role on a node: a ``ChatClient`` and an ``Ask`` whose questions the driver answers."""
+    """Stands on a Ray node for the client of one role; the driver answers its questions, so no key leaves it."""
 
     def __init__(self, role: str, model: str, attempt: tuple[Any, str] | None = None) -> None:
         self._role, self.model, self._attempt = role, model, attempt

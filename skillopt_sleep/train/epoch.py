@@ -83,8 +83,7 @@ class _NotesReply(Struct, frozen=True, kw_only=True):
 def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
     """Update the skill's guidance and the optimizer's notes, if the config asks for that; return the new state.
 
-    With ``last``, no notes are written, because no later analyst would read them. Raises ``FatalBackend`` and
-    ``BudgetSpent``.
+    With ``last``, no notes are written: no analyst would read them. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     boundary: dict[str, Any] = {"epoch": epoch}
     if epoch >= FIRST and run.config.use_slow_update:

@@ -126,8 +126,6 @@ def must_roll_whole(env: object, split: str) -> bool:
 
 
 class _Row(Struct, frozen=True, kw_only=True):
-    """An item of the selection split with its id as text, as a paired trial takes it."""
-
     id: str
     item: Item
 
@@ -199,8 +197,7 @@ def _roll_arms(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> 
 def _roll_rows(run: Run, rows: Sequence[_Row], skill: str, draw: Draw) -> dict[str, RolloutResult]:
     """Make one attempt at each of these items under a skill, and return the results by item id.
 
-    An environment that cannot try some items alone tries its whole split; the results of the others are kept for later
-    rounds with the same attempt number.
+    An environment that cannot try some items alone tries its whole split; results of other items are kept for later.
     """
     names, everything = [row.id for row in rows], run.items[draw.split]
     if not must_roll_whole(run.env, draw.split) and len(rows) < len(everything):

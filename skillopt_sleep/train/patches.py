@@ -155,8 +155,8 @@ class RawPatch:
 def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, seed: str) -> tuple[Minibatch, ...]:
     """Group measured attempts into minibatches: failures, successes, and items with both better and worse attempts.
 
-    The items of each group are shuffled by ``seed``. With deep reflection an analyst sees up to ``minibatch_size`` of
-    them, with shallow reflection one.
+    The items of a group are shuffled by ``seed``. An analyst sees up to ``minibatch_size``, or one in shallow
+    reflection.
     """
     cases: dict[str, list[str]] = {"analyst_contrast": [], "analyst_error": [], "analyst_success": []}
     for attempts in group_by_item(results).values():

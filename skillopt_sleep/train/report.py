@@ -58,8 +58,7 @@ def estimate_price(
 ) -> Price:
     """Return the most calls that a run can make; ``calls`` has, by split, how many calls each item takes.
 
-    ``whole_rounds`` means that the environment cannot try only some items of the selection split, so that a paired gate
-    tries all of them in every round.
+    ``whole_rounds``: the environment can only try the whole selection split, so a paired gate does that in each round.
     """
     train, val, test = calls["train"], calls[config.selection_split], calls.get(config.test_split, ())
     full, rest = divmod(len(train), config.batch_size)

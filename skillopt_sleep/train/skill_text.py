@@ -189,8 +189,7 @@ def rewrite_by_minibatches(
 ) -> StepProposal[str]:
     """Let each analyst rewrite the skill from its minibatch, merge these versions, and return the result as a proposal.
 
-    The proposal has one edit, which replaces the whole skill and whose text summarizes the changes. Raises
-    ``FatalBackend`` and ``BudgetSpent``.
+    Its one edit replaces the whole skill and summarizes the changes. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     if not minibatches:
         return StepProposal(document=skill, nothing="there is nothing to learn from in this batch")

@@ -54,8 +54,7 @@ def train_step(
 ) -> tuple[RunState, dict[str, Any]]:
     """Make one training step on its batches; return the run's new state and what ``history.json`` records of the step.
 
-    The record has no times and no costs, so equal answers of the models give equal records. Raises ``FatalBackend`` and
-    ``BudgetSpent``.
+    The record has no times or costs: equal answers give equal records. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     step = state.last_completed_step + 1
     folder = step_folder(step)

@@ -145,7 +145,6 @@ class SkillOptTrainer:
         return Redactor(values=secrets(environment() if self._environ is None else self._environ))
 
     def _load_items(self) -> dict[str, list[Item]]:
-        """Load the items of the splits that the run needs, check them, and return them."""
         splits = ["train", self.config.selection_split, *([self.config.test_split] if self.config.eval_test else [])]
         items = {split: load_split(self.env, split) for split in splits}
         check_splits(items)

@@ -1,8 +1,7 @@
 """Runs an adapter written for the reference implementation as an environment of this program.
 
-An adapter gets its batches from a loader, catches errors as it likes and returns plain dicts. The bridge gives the
-adapter the batches that its loader would have planned. It turns the adapter's dicts, lost calls and mistakes into
-checked results.
+An adapter gets its batches from a loader, catches errors as it likes and returns plain dicts. The bridge gives it the
+batches that its loader would have planned, and turns its dicts, lost calls and mistakes into checked results.
 """
 
 from __future__ import annotations
@@ -152,8 +151,8 @@ class AdapterEnv(SkillEnv):
         """Let the adapter try the items; return the results in the order of the items.
 
         A result that hides a lost call is marked unmeasured. If a lost call ended the rollout, return only unmeasured
-        results for the items that it was about. Raise the call's error if these are unknown, or if the adapter cannot
-        try the other items alone.
+        results for the items that it was about; raise its error if these are unknown, or no other item can be tried
+        alone.
         """
         Path(out_dir).mkdir(parents=True, exist_ok=True)
         whole = len(self._items.get(split, items))
@@ -245,8 +244,7 @@ class AdapterEnv(SkillEnv):
     def _run_adapter(self, what: str, log: CallLog | None = None) -> Iterator[None]:
         """In a ``with`` block, send the adapter's chat calls to this run's clients.
 
-        An exception of the adapter's code is raised as a one-line error, or as the error of the lost call that caused
-        it.
+        An exception of the adapter's code is raised as a one-line error, or as the error of the lost call behind it.
         """
         log = log or CallLog(self._clients, self._cfg)
         with current.use(log):

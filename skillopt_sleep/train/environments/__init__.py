@@ -180,7 +180,6 @@ class _DirectAsk:
 
     @property
     def model(self) -> str:
-        """The name of the model that is asked."""
         return self.backend.model
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:  # noqa: ARG002  a ledger would book it
@@ -204,8 +203,7 @@ class _DuckTypedEnv(SkillEnv):
 def _import_file(path: Path) -> ModuleType:
     """Import a file under a unique name; meanwhile, modules in its folder and in the one above can be imported too.
 
-    A file of a package is imported as ``compat.envs.FOLDER.FILE``, so that relative imports and imports by that full
-    name work.
+    A file of a package is imported as ``compat.envs.FOLDER.FILE``, so that its imports by relative or full names work.
     """
     path = path.resolve()
     name = f"skillopt_sleep_env_{sha256(str(path).encode())[:12]}"
