@@ -1,4 +1,4 @@
-"""The commands that make an agent work on tasks: ``run`` and ``demo`` a night, ``audit`` it, ``try`` a file."""
+"""The commands that make an agent work on tasks: ``run`` (a night), ``demo``, ``audit`` (an A/A test) and ``try``."""
 
 from __future__ import annotations
 

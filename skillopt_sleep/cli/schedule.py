@@ -189,7 +189,7 @@ def _typed_options(context: click.Context, flags: Mapping[str, Json | Path]) -> 
 
 
 def _list_typed_texts(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[tuple[str, str, str]]:
-    """Yield (option, name, text) for each of these options that has a text as value, to look for secrets in it."""
+    """Yield (option, name, text) for each typed option with a text as value, which may hold a secret."""
     for parameter in _typed_options(context, flags):
         name = str(parameter.name)
         value = flags[name]

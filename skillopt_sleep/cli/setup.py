@@ -167,7 +167,7 @@ def _find_new_receivers(flags: Mapping[str, Json | Path], agent: str) -> tuple[N
 
 
 def _write_settings(workspace: Workspace, answers: Mapping[str, object]) -> Path | None:
-    """Write those answers into the settings file that it does not contain yet; return its path, or None for none.
+    """Write the answers that differ from the present settings into the settings file; return its path, or None.
 
     Its other lines stay. Raises ``UsageError`` for a file in which the lines to change cannot be told for certain.
     """

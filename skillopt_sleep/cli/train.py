@@ -47,7 +47,7 @@ RETRY_ROOM = 1.25
 """Default cap on calls, as a multiple of the planned ones; it leaves room for retries, which are calls too."""
 
 MIN_RETRIES = 16
-"""Calls that the default cap allows in addition at least, so that a failing service shows its own error."""
+"""Fewest calls that the default cap allows beyond the planned ones, so that a failing service shows its own error."""
 ROLES = ("target_backend", "target_model", "optimizer_backend", "optimizer_model")
 EVAL_FIELDS = ("workers", "seed", "rollouts_k", "engine", "ray_address", *CAPS)
 FIELDS = ("out_root", "workers", "seed", "num_epochs", "engine", "ray_address", *CAPS)
@@ -116,7 +116,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
 
 
 def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
-    """Return the run that a training file describes, with what the flags ``over`` and ``roles`` say instead."""
+    """Return the ``Recipe``, the description of a run, in a training file, changed as ``over`` and ``roles`` say."""
     if config is None and not from_nights:
         raise click.UsageError("name a CONFIG file, or train on your own tasks with --from-nights")
     for name, value in roles.items():
@@ -296,7 +296,7 @@ def eval_command(
 
 
 def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
-    """Return the run that a training file and the flags over it describe, or that the flags alone do."""
+    """Return the ``Recipe`` of an evaluation: from a training file changed by flags, or from flags alone."""
     from skillopt_sleep.usecases.training import parse_target
 
     over: dict[str, Json] = {name: given[name] for name in EVAL_FIELDS if given[name] is not None}
@@ -321,7 +321,7 @@ def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
 
 
 def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
-    """Return how many items, skills, targets, attempts and calls an evaluation has at most, and its items."""
+    """Return how large an evaluation is (items, skills, targets, attempts, most calls), and its items."""
     from skillopt_sleep.train.evaluate import prepare_items
 
     with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:

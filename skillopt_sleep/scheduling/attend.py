@@ -28,11 +28,11 @@ from skillopt_sleep.scheduling.due import (
 STOPPED = 143
 """Exit code that is recorded for a night which this program stopped, in place of the night's own."""
 BUSY = "another night is running"
-"""Reason, for the log and `status`, why a night that is due has not begun."""
+"""What the log and `status` say when a night that is due has not begun for this reason."""
 
 
 class Attempts(Protocol):
-    """Stores when the night of which project was started (``due.Attempt``). Every method raises ``DiskError`` only."""
+    """Stores when each project's scheduled nights were started, and how they ended. Raises ``DiskError`` only."""
 
     def known(self, projects: tuple[str, ...]) -> Mapping[tuple[str, str], Attempt]:
         """Return the latest attempts by (project, scheduled time), such as ("/home/ada/shop", "2026-03-29T02:30")."""
@@ -73,7 +73,7 @@ class World:
     log: Callable[[str], None]
     """Writes a line to the daemon's log."""
     publish: Callable[[datetime | None, str, str], None]
-    """Shows `status` when the next night begins, which project's night runs, and why a night that is due waits."""
+    """Tells the command `status` when the next night begins, whose night runs, and why a night that is due waits."""
     read_last_words: Callable[[], str] = str
     """Returns the last error line that the latest night printed, or ""."""
 
@@ -109,7 +109,7 @@ class Attendant:
         """Exit code of the last night that failed, or 0 when none did."""
 
     def look(self) -> bool:
-        """Run the nights that are due; return True if one is left, which may not begin yet or met an error."""
+        """Run the nights that are due; return True if one is left that may not begin yet, or if an error occurred."""
         try:
             if self._is_quiet():
                 return False

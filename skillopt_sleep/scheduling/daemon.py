@@ -25,18 +25,18 @@ from skillopt_sleep.errors import Interrupted, SleepError
 from skillopt_sleep.scheduling.attend import Attendant
 
 TICK = timedelta(minutes=1)
-"""Longest time between two looks for nights that are due."""
+"""Longest time until the daemon looks again whether a night is due."""
 STOP_SIGNALS = ("SIGINT", "SIGTERM")
 
 
 class WakeTrigger(BaseTrigger):  # type: ignore[misc]  # the library has no types
-    """Tells APScheduler to look again in a minute, or earlier when the next night begins."""
+    """Tells APScheduler when the daemon looks for due nights again: in a minute, or as soon as one begins."""
 
     def __init__(self, attendant: Attendant) -> None:
         self._attendant = attendant
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:  # noqa: ARG002
-        """Return when to look next; in a minute when the schedule cannot be read, which the look reports.
+        """Return when the daemon looks for due nights next; in a minute when it cannot read the schedule.
 
         Raises nothing, because an error would silently end APScheduler's thread.
         """
@@ -133,7 +133,7 @@ class _Scheduler(BackgroundScheduler):  # type: ignore[misc]  # the library has 
     _ending = False
 
     def shutdown(self, *arguments: object, **named: object) -> None:
-        """Shut down, so that the end of the thread counts as intended."""
+        """Shut down; the end of the thread is then intended, and no failure."""
         self._ending = True
         super().shutdown(*arguments, **named)
 

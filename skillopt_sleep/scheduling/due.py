@@ -24,12 +24,11 @@ REMEMBERED = 14
 SCHEDULED = "SKILLOPT_SCHEDULED"
 """Environment variable that is set for a night which the schedule started."""
 MOST_STARTS = 3
-"""How often a night is started in all when it is interrupted; after that, the next scheduled one follows."""
+"""Most starts of one night that is interrupted again and again; then the next scheduled one follows."""
 LATENESS = timedelta(hours=2)
-"""How late a night may start, after its random delay, before it counts as missed: others may run, or the machine
-sleep."""
+"""How long a night may wait after its random delay (others run, the machine sleeps) before it counts as missed."""
 MISSED_WITHIN = timedelta(days=7)
-"""How long ago a missed night may be to be reported."""
+"""For how long a missed night is reported."""
 INTERRUPTED_CODES = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, 1))
 """Exit codes of a night that a signal stopped; 1 is SIGHUP, which not every system knows by name."""
 DAY = timedelta(days=1)
@@ -81,7 +80,8 @@ class Schedule(Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     """Variables that each night gets, such as a PATH on which the agents are found."""
     lacks: tuple[str, ...] = ()
-    """Names of variables with keys that the user's shell had, and that are not stored because they are secret."""
+    """Names of variables with API keys that the user's shell had; they are secret, so the schedule does not hold
+    them."""
     programs: dict[str, str] = {}
     """Path of each agent's command at the time when the nights were scheduled."""
     day: DayCaps = DayCaps()
@@ -117,17 +117,17 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
 
 class Due(Struct, frozen=True, kw_only=True):
-    """One date at which a night has to start."""
+    """A date at which a night has to start, with the exact time."""
 
     day: date
     label: str
-    """Its local time, such as "2026-03-29T02:30", by which it is known."""
+    """The local time at which the night has to start, such as "2026-03-29T02:30"; a due is known by it."""
     moment: datetime
-    """The same point in time in UTC, as the clocks really show it."""
+    """The time in UTC at which the night has to start, also when clocks skip or repeat the local time."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """What became of the night of one project for one scheduled time."""
+    """When the night of one project for one scheduled time was started, and how it ended."""
 
     project: str
     due: str
@@ -136,13 +136,13 @@ class Attempt(Struct, frozen=True, kw_only=True):
     starts: int = 1
     ended_at: datetime | None = None
     code: int | None = None
-    """Exit code of its last start, negative when a signal ended it, or None while it runs."""
+    """Exit code of the night's last start, negative when a signal ended it, or None while it runs."""
     why: str = ""
-    """The last error line that it printed, or ""."""
+    """The last error line that the night printed, or ""."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the night will not be started again; an interrupted one is, up to ``MOST_STARTS`` starts."""
+        """Whether the night will not be started again; an interrupted one is started up to ``MOST_STARTS`` times."""
         ended = self.code is not None and self.code >= 0 and self.code not in INTERRUPTED_CODES
         return ended or self.starts >= MOST_STARTS
 
@@ -168,7 +168,7 @@ class DaemonState(Struct, frozen=True, kw_only=True):
     held: str = ""
     """Why no night may begin now, such as on battery, or ""."""
     once: bool = False
-    """Whether the system's scheduler started it, so that it ends when no night is due."""
+    """Whether the system's scheduler started the daemon, which then ends when no night is due."""
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
@@ -277,7 +277,7 @@ def find_missed_dues(
     active: Sequence[datetime],
     jitter: timedelta = timedelta(0),
 ) -> tuple[Due, ...]:
-    """Return the scheduled starts of the last days after which no night ran until the following one.
+    """Return the scheduled starts of the last days for which no night ran before the next one came.
 
     ``active`` are points in time at which a night of the project started or ran, by hand or scheduled.
     """
@@ -289,5 +289,5 @@ def find_missed_dues(
 
 
 def get_budget_day(now: datetime, zone: tzinfo) -> str:
-    """Return the day whose caps a night counts for, as a date: it begins at noon, so that no night is split."""
+    """Return the date of the day for whose caps a night counts; such a day begins at noon, so no night is split."""
     return (now.astimezone(zone).replace(tzinfo=None) - NOON).date().isoformat()

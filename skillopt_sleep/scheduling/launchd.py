@@ -33,7 +33,7 @@ class Launchd:
 
     @property
     def plist(self) -> Path:
-        """Path of the property list, the file that describes the agent."""
+        """Path of the property list, the file that describes our launchd agent."""
         return self.waking.home / "Library" / "LaunchAgents" / f"{self.waking.name}.plist"
 
     @property
@@ -43,7 +43,7 @@ class Launchd:
 
     @property
     def service(self) -> str:
-        """How ``launchctl`` names the agent once it is loaded."""
+        """How ``launchctl`` names our launchd agent once it is loaded."""
         return f"{self.domain}/{self.waking.name}"
 
     def render(self) -> Mapping[str, str]:
@@ -83,13 +83,13 @@ class Launchd:
             raise UsageError(f"launchctl bootstrap {self.domain} failed: {read_errors(done)}; nothing was scheduled")
 
     def remove(self, folders: Mapping[str, int]) -> bool:
-        """Unload the agent and remove its property list."""
+        """Unload our launchd agent and remove its property list."""
         if is_ours(self.plist, self.waking.name):
             run_program(["launchctl", "bootout", self.service], self.waking.env)
         return remove_files((self.plist,), self.waking.name, folders)
 
     def check(self) -> str:
-        """Return what is wrong when the agent is missing or not loaded, or ""."""
+        """Return what is wrong when our launchd agent is missing or not loaded, or ""."""
         if not self.plist.exists():
             return f"{self.plist} is gone; to put it back: skillopt-sleep schedule"
         try:
@@ -101,7 +101,7 @@ class Launchd:
         return ""
 
     def read_environment(self) -> Mapping[str, str]:
-        """Return the variables that the agent gets, with those set by ``launchctl setenv``."""
+        """Return the variables that launchd gives to our agent, with those set by ``launchctl setenv``."""
         found = {"HOME": str(self.waking.home), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
         for name in self.waking.keys:
             try:
@@ -154,7 +154,7 @@ class TaskScheduler:
         return {f"{self.waking.name}.xml": f'<?xml version="1.0"?>\n{ET.tostring(task, encoding="unicode")}\n'}
 
     def find_obstacle(self) -> str:
-        """Return that native Windows was never tried."""
+        """Return a line which says that native Windows was never tried."""
         return NEVER_RUN
 
     check = find_obstacle

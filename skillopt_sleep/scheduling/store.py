@@ -71,7 +71,7 @@ def load_daemon(folder: Path) -> DaemonState | None:
 
 
 class AttemptStore:
-    """Which night of which project was started when (``Attempt``). Every method raises ``DiskError`` only.
+    """Stores when each project's scheduled nights were started, and how they ended. Raises ``DiskError`` only.
 
     Given a path, it opens the database anew for each use: a daemon runs for months, and the file may be replaced.
     """

@@ -104,7 +104,7 @@ class Systemd:
         return "" if done.returncode == 0 else f"systemctl --user does not answer: {read_errors(done)}"
 
     def install(self) -> Mapping[str, int]:
-        """Write both files and start the timer."""
+        """Write the service and the timer file, and start the timer."""
         files = {Path(path): text.encode() for path, text in self.render().items()}
         try:
             return install_files(files, self.waking.name, self._start)
@@ -121,7 +121,7 @@ class Systemd:
                 )
 
     def remove(self, folders: Mapping[str, int]) -> bool:
-        """Stop the timer and remove both files."""
+        """Stop the timer, and remove the service and the timer file."""
         if is_ours(self.timer, self.waking.name):
             done = run_program(["systemctl", "--user", "disable", "--now", self.timer.name], self.waking.env)
             if done.returncode and not self.find_obstacle():
@@ -137,7 +137,7 @@ class Systemd:
         return found
 
     def _reload(self) -> None:
-        """Make systemd read its files again; if it does not answer, it will do so at its next start."""
+        """Make systemd read its unit files again; if it does not answer, it will do so at its next start."""
         if not self.find_obstacle():
             run_program(["systemctl", "--user", "daemon-reload"], self.waking.env)
 

@@ -68,7 +68,7 @@ class ClaudeSource:
 
 
 class SessionReader:
-    """Makes a session of the lines of its file, which are given to ``take`` one after the other."""
+    """Builds a session from the lines of its file: ``take`` is called with each line, in order."""
 
     def __init__(self, path: str, headless: frozenset[str]) -> None:
         self._path = path
@@ -90,7 +90,7 @@ class SessionReader:
         self._ended_at = ""
 
     def take(self, line: bytes) -> None:
-        """Read the next line. Raises one of ``files.FAULTS`` when it cannot be decoded."""
+        """Read the next line. Raises one of ``files.FAULTS``, errors of decoding, for a bad line."""
         self.take_record(records.decode_record(line))
 
     def take_record(self, record: records.Record) -> None:
@@ -130,7 +130,7 @@ class SessionReader:
         )
 
     def _is_new(self, record: records.Record) -> bool:
-        """Tell whether a line is neither a sub-agent's nor a repetition: resume and fork copy earlier lines."""
+        """Tell whether a line is the main agent's and no copy: resume and fork copy earlier lines into a file."""
         if record.is_sidechain or record.uuid in self._seen:
             return False
         if record.uuid:

@@ -101,7 +101,7 @@ class RecordType(Struct, gc=False):
 
 
 class ToolInput(Struct, gc=False):
-    """Arguments of the tools in ``claude.TOOLS_WITH_READ_INPUT``."""
+    """Arguments of those tools whose calls a turn records: shells, file editors and the skill tool."""
 
     command: str | None = None
     file_path: str | None = None
@@ -132,12 +132,12 @@ _decode_content = msgspec.json.Decoder(str | list[Block] | None).decode
 
 
 def decode_record(line: bytes) -> Record:
-    """Decode a line. One of an ignored type whose fields have an unknown form gives an empty record."""
+    """Decode a line; return an empty record if its fields do not fit and its type is not in ``READ_TYPES``."""
     return decode_record_as(_decode_record, line) or Record()
 
 
 def decode_record_as(decode: Callable[[bytes], RecordT], line: bytes) -> RecordT | None:
-    """Decode a line with ``decode``. One of an ignored type whose fields have an unknown form gives None."""
+    """Decode a line with ``decode``; return None if its fields do not fit and its type is not in ``READ_TYPES``."""
     try:
         return decode(line)
     except msgspec.ValidationError:
@@ -163,7 +163,7 @@ def read_text(raw: Raw) -> str:
 
 
 def read_shell_result(raw: Raw) -> ShellResult:
-    """Return what is known of a shell command's result; nothing if it has another form."""
+    """Return what is known of a shell command's result; every field is None for a result of another form."""
     try:
         return _decode_shell_result(raw)
     except msgspec.ValidationError:
@@ -236,7 +236,7 @@ class TypedText(Struct, frozen=True, kw_only=True):
     command: str = ""
     """Name of the slash command that the person typed, or ""."""
     starts_work: bool = False
-    """Whether the agent starts to work because of it: on a prompt or an accepted plan, but not on ``/model``."""
+    """Whether the agent starts to work on what was typed, as on a prompt or an accepted plan, but not on ``/model``."""
 
 
 def find_typed_text(texts: Sequence[str]) -> TypedText:
@@ -341,7 +341,7 @@ class InputQueue:
             self._removed_early += 1
 
     def _remove(self, text: str) -> str:
-        """Take out this prompt, or the first one for ""; return it, or "" when there is none."""
+        """Take out and return this prompt, or the first that waits if ``text`` is ""; return "" when there is none."""
         if text:
             if text not in self._waiting:
                 return ""

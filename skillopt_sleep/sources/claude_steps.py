@@ -39,7 +39,7 @@ class LinkedMessage(records.Message, gc=False):
 
 
 class LinkedAttachment(records.Attachment, rename="camel", gc=False):
-    """An attachment with the fields in which, by its type, it shows a file to the model."""
+    """An attachment with the fields in which the various types of attachment show a file to the model."""
 
     filename: Raw = records.NOTHING
     path: Raw = records.NOTHING
@@ -59,7 +59,7 @@ class _ShownFile(Struct, frozen=True, gc=False):
 
 
 class LinkedRecord(records.Record, rename="camel", gc=False):
-    """A record with the uuid of the record before it."""
+    """A line of a session file, with the uuid of the line before it in the conversation."""
 
     parent_uuid: str | None = None
     logical_parent_uuid: str | None = None
@@ -69,12 +69,12 @@ class LinkedRecord(records.Record, rename="camel", gc=False):
 
 
 class _Node(NamedTuple):
-    """Where a record is: its line number, and the uuid of the record before it."""
+    """Where a record is: its line number, and the uuid of the record before it in the conversation."""
 
     line: int
     parent: str
     continues: bool
-    """Whether a record that names none before it follows the one on the line before, as after a compaction."""
+    """Whether a record that names no record before it follows the one on the line above, as after a compaction."""
 
 
 class _Result(NamedTuple):
@@ -87,18 +87,18 @@ class _Result(NamedTuple):
 
 
 class StepsReader:
-    """Makes the conversation of a session of the lines of its file, which are given to ``take`` one after the other."""
+    """Builds the conversation of a session from the lines of its file: ``take`` is called with each line, in order."""
 
     def __init__(self, session: steps.SessionReader) -> None:
         self._session = session
         self._line = 0
         self._nodes: dict[str, _Node] = {}
         self._main: list[tuple[int, str]] = []
-        """Line number and uuid of each record that is neither a sub-agent's nor a repetition."""
+        """Line number and uuid of each record of the main agent, copies left out."""
         self._entries: list[tuple[int, str, Draft | StepDraft]] = []
         """All prompts and steps, each with line number and uuid of its record."""
         self._open: dict[str, StepDraft] = {}
-        """Calls that have no result yet, by the call's id."""
+        """Steps that are tool calls without a result so far, by the call's id."""
         self._early: dict[str, _Result] = {}
         """Results that come on an earlier line than their call, by the call's id."""
         self._skills: dict[str, str] = {}
@@ -120,7 +120,7 @@ class StepsReader:
         self._line = line
 
     def take(self, line: bytes) -> None:
-        """Read the next line. Raises one of ``files.FAULTS`` when it cannot be decoded."""
+        """Read the next line. Raises one of ``files.FAULTS``, errors of decoding, for a bad line."""
         record = records.decode_record_as(_decode_record, line) or LinkedRecord()
         drafts = self._session.log.drafts
         begun = len(drafts)
@@ -131,7 +131,7 @@ class StepsReader:
         self._entries += ((self._line, uuid, draft) for draft in drafts[begun:])
 
     def _read_new(self, record: LinkedRecord, uuid: str) -> None:
-        """Read a record that is neither a sub-agent's nor a repetition."""
+        """Read a record of the main agent that is no copy of an earlier one."""
         if uuid:
             parent = record.parent_uuid or record.logical_parent_uuid or ""
             self._nodes[uuid] = _Node(self._line, parent, not parent and _continues(record))
@@ -241,7 +241,7 @@ class StepsReader:
     def _follow_chain(self) -> Iterator[Draft | StepDraft]:
         """Yield the prompts and steps of the conversation in order, without those of abandoned branches.
 
-        An entry without a uuid, such as a prompt that waited, belongs to the record before it.
+        A prompt or step without a uuid, such as a prompt that waited, belongs to the record before it.
         """
         places = self._find_places()
         found: list[tuple[int, int, int]] = []
@@ -252,7 +252,7 @@ class StepsReader:
         return (self._entries[number][-1] for _, _, number in sorted(found))
 
     def _find_places(self) -> dict[str, int]:
-        """Return by uuid at which place of the conversation a record is; parallel calls have their neighbour's."""
+        """Return each record's place in the conversation, by uuid; a parallel call has that of the call next to it."""
         chain = self._list_chain()
         rank = {uuid: number for number, uuid in enumerate(chain)}
         answers = (uuids for uuids in self._messages.values() if not rank.keys().isdisjoint(uuids))

@@ -130,13 +130,13 @@ def find_typed_text(text: str) -> str:
 
 
 def _find_skill_name(text: str) -> str:
-    """Return the name of the skill whose text is this part of a message, or "" when it is no skill's."""
+    """Return the name of the skill whose text a part of a message gives, or "" when it gives none."""
     match = _SKILL.match(text.lstrip())
     return match["name"].strip() if match else ""
 
 
 class RolloutReader:
-    """Makes a session of the lines of a Codex file (a "rollout"), which are given to ``take`` one after the other."""
+    """Builds a session from the lines of its file, a "rollout": ``take`` is called with each line, in order."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -154,13 +154,13 @@ class RolloutReader:
         self._started_at = ""
 
     def take(self, line: bytes) -> None:
-        """Read the next line. Raises one of ``files.FAULTS`` when it cannot be decoded."""
+        """Read the next line. Raises one of ``files.FAULTS``, errors of decoding, for a bad line."""
         if self._is_internal:
             return
         self.take_record(records.decode_record(line), line)
 
     def take_record(self, record: records.Record, line: bytes) -> None:
-        """Add what a decoded line says to the session; ``line`` has the fields that were not decoded."""
+        """Add what a decoded line says to the session; ``line`` may hold fields that are not decoded yet."""
         payload = record.payload
         self._at = record.timestamp or self._at
         self._started_at = self._started_at or self._at

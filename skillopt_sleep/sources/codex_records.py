@@ -55,7 +55,7 @@ class SessionMeta(Struct, gc=False):
 
 
 class ContentKinds(Struct, gc=False):
-    """What each part of a message is, as only later versions record."""
+    """What each part of a message is, such as typed by a person; only later versions record it."""
 
     content_item_kinds: list[str] | None = None
 
@@ -83,7 +83,7 @@ class Payload(Struct, gc=False):
 
 
 class Record(Struct, gc=False):
-    """One line of a rollout file."""
+    """One line of a Codex session file."""
 
     type: str = ""
     timestamp: str | None = None
@@ -136,7 +136,7 @@ _decode_content = msgspec.json.Decoder(str | Piece | list[Piece | str] | None).d
 
 
 def decode_record(line: bytes) -> Record:
-    """Decode a line. One of an ignored type whose fields have an unknown form gives an empty record."""
+    """Decode a line; return an empty record if its fields do not fit and its type is one that is not read."""
     try:
         return _decode_record(line)
     except msgspec.ValidationError:
@@ -195,7 +195,7 @@ class ShellCall(Struct):
 
 
 class ResultMetadata(Struct):
-    """Where a tool's result of older versions has the exit status."""
+    """The part of a tool's result that has the exit status, as older versions record it."""
 
     exit_code: int | None = None
 

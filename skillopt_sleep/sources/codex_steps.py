@@ -34,13 +34,13 @@ _ABORTED = re.compile(r"(?:Wall time: [\d.]+ seconds\n)?aborted(?: by user(?: af
 
 
 class RolledBack(Struct, gc=False):
-    """The record of the person going back to an earlier prompt."""
+    """Codex's record that the person went back to an earlier prompt."""
 
     payload: RolledBackTurns
 
 
 class RolledBackTurns(Struct, gc=False):
-    """How many of the last turns that discards."""
+    """How many of the last turns the person discarded by going back to an earlier prompt."""
 
     num_turns: int = 0
 
@@ -52,7 +52,7 @@ class OldOutput(Struct, gc=False):
 
 
 class StepsReader:
-    """Makes the conversation of a session of the lines of its file, which are given to ``take`` one after the other."""
+    """Builds the conversation of a session from the lines of its file: ``take`` is called with each line, in order."""
 
     def __init__(self, session: steps.SessionReader) -> None:
         self._session = session
@@ -60,7 +60,7 @@ class StepsReader:
         self._at = ""
         self._entries: list[Draft | StepDraft] = []
         self._open: dict[str, StepDraft] = {}
-        """Calls that have no result yet, by the call's id."""
+        """Steps that are tool calls without a result so far, by the call's id."""
         self._statuses: dict[str, int] = {}
         """Exit statuses that were recorded before the call's result, by the call's id."""
         self._instructions: list[StepDraft] = []
@@ -71,7 +71,7 @@ class StepsReader:
         self._line = line
 
     def take(self, line: bytes) -> None:
-        """Read the next line. Raises one of ``files.FAULTS`` when it cannot be decoded."""
+        """Read the next line. Raises one of ``files.FAULTS``, errors of decoding, for a bad line."""
         record = records.decode_record(line)
         drafts = self._session.log.drafts
         begun = len(drafts)

@@ -44,7 +44,7 @@ SEEN = 3_000
 """Characters of an answer, at its end, whose words are compared with those of the prompt."""
 
 SHARED = 1 / 3
-"""Share of a prompt's content words in the answer from which it is about the answer; two such words do as well."""
+"""A prompt is about the answer if this share of its content words, or two of them, is in the answer."""
 
 SAME_REQUEST = 0.6
 """A prompt repeats the one before it if both have this share of the longer one's content words (three at least)."""
@@ -85,9 +85,9 @@ class Before(Struct, frozen=True, kw_only=True):
     answer: str = ""
     """The agent's last text, or "" when it wrote none."""
     files: tuple[str, ...] = ()
-    """Files that the agent wrote or edited since that prompt."""
+    """Files that the agent wrote or edited since the previous prompt."""
     commands: tuple[str, ...] = ()
-    """Shell commands that the agent ran since that prompt."""
+    """Shell commands that the agent ran since the previous prompt."""
     used_tools: bool = False
 
     @property
@@ -135,7 +135,7 @@ class _Remark(Struct, frozen=True, kw_only=True):
 
     sentences: tuple[Sentence, ...]
     goes_on: bool
-    """Whether it begins with "go on" or the like, or with an apology for having stopped the agent."""
+    """Whether the prompt begins with "go on" or the like, or with an apology for having stopped the agent."""
     length: int
     """Words of the whole prompt, pasted text left out."""
     quotes: bool

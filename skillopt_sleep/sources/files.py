@@ -20,7 +20,7 @@ from skillopt_sleep.model.session import SessionFile, Skip
 SUFFIX = ".jsonl"
 
 MAX_LINE = 32 * 2**20
-"""Longest line in bytes. A record was part of a request to a model, and such requests end at 32 MB."""
+"""Longest line that is read, in bytes. A line was part of a request to a model, and such requests end at 32 MB."""
 
 FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors of decoding a line; any other error would be a bug of this program."""

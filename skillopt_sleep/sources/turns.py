@@ -74,7 +74,7 @@ class Draft:
         )
 
     def show(self, before: Before) -> Before:
-        """Return what the person has seen after this turn, added to what they had seen ``before`` it."""
+        """Return what the person has seen by the end of this turn, given what they had seen ``before`` it."""
         if not (self.final or self.tools):
             return before if not self.prompt else structs.replace(before, asked=self.prompt)
         return Before(
@@ -130,7 +130,7 @@ class TurnLog:
         self._running[call] = (self.current, command)
 
     def is_running(self, call: str) -> bool:
-        """Tell whether this id is that of a shell command in this session."""
+        """Tell whether a call id is that of a shell command, whose result may still come."""
         return call in self._running
 
     def finish_command(self, call: str, status: int | None) -> None:

@@ -223,7 +223,7 @@ def _find_any(text: str, windows: Windows | None) -> Iterator[Found]:
 
 
 def _name_form(text: str, found: Found) -> Found:
-    """Give a secret the kind of its own form, if it has one, so that its placeholder is the same everywhere."""
+    """Give a secret of the kind "secret" the exact kind that its form shows, so that its placeholder never varies."""
     if found.kind != "secret":
         return found
     value = text[found.start : found.stop]
