@@ -312,7 +312,7 @@ def _end(processes: list[psutil.Process]) -> None:
 
 
 def _remove(folder: Path, notes: tuple[Note, ...]) -> bool:
-    """Remove a temporary folder, after moving a login that Codex renewed in it home; return whether it is gone."""
+    """Move a login that Codex renewed in a temporary folder home, then remove the folder; return whether it is gone."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     for note in notes:

@@ -31,7 +31,7 @@ LOCAL_ADDRESS = "CODEX_OSS_BASE_URL"
 RETRIES = "request_max_retries=0,stream_max_retries=1"
 """Settings that let Codex retry a stream once: only a CLI that retries reports how long the provider asks to wait."""
 USER_TABLE_SETTINGS = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
-"""What is forced on each entry of two tables of the user's settings: MCP servers are off, providers retry once."""
+"""Settings forced on all entries of two tables of the user's: MCP servers are off, model providers retry once."""
 PROVIDER = "skillopt-sleep"
 """Name under which the built-in provider is defined again, as the original makes up to 30 retries whatever we set.
 

@@ -127,7 +127,7 @@ class Mover:
         return any(text in self._redacted for text in _list_texts(value))
 
     def move(self, value: Any) -> Any:  # noqa: ANN401  any JSON
-        """Return a JSON value with every text in it changed, except reasoning, which a provider has signed."""
+        """Return a JSON value without secrets and with the folder replaced, in all texts but signed reasoning."""
         if isinstance(value, dict) and value.get("type") in THOUGHTS:
             return value
         if isinstance(value, str):

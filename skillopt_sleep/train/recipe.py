@@ -119,7 +119,7 @@ CONTROL: Mapping[str, Table] = {
     "autonomous": {"lr_scheduler": "autonomous"},
     "none": {"use_edit_budget": False},
 }
-"""The reference implementation's values of ``lr_control_mode``, each with our settings that mean the same."""
+"""For each ``lr_control_mode`` (the reference implementation's control of the edit budget), our settings that do it."""
 ONLY_OPENAI = ("base_url", "api_version")
 """Options that only the ``openai`` backend has."""
 
