@@ -193,10 +193,7 @@ class ChatBackend:
         return Health(ready=True)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Call ``chat`` and return its reply; a requested JSON schema is written into the prompt.
-
-        Raises ``UsageError`` for a mistake in the client, ``NotLoggedIn`` for a refused key, ``Overloaded`` otherwise.
-        """
+        """Return the reply of ``chat``; a JSON schema is put into the prompt. Raises what ``_read_error`` returns."""
         system, user = prompt.system, prompt.user
         if prompt.schema is not None:
             schema = msgspec.json.encode(prompt.schema).decode()

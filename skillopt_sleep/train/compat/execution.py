@@ -45,7 +45,7 @@ def is_optimizer_chat_backend() -> bool:
 
 
 def get_codex_exec_config() -> dict[str, str | bool | int]:
-    """Return the config's options for Codex, such as ``codex_exec_sandbox`` as "sandbox"; "" or False if not set."""
+    """Return the config's options for Codex, e.g. ``codex_exec_sandbox`` under "sandbox"; "" or False if not set."""
     defaults: dict[str, str | bool | int] = dict.fromkeys(CODEX_OPTIONS, "") | dict.fromkeys(CODEX_SWITCHES, False)
     given = {name: current.config.get(f"codex_exec_{name}") for name in defaults}
     return defaults | {name: value for name, value in given.items() if value is not None}
