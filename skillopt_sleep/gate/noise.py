@@ -53,7 +53,7 @@ State = tuple[int, int]
 
 
 class BaseReplay(Struct, frozen=True, kw_only=True):
-    """One measured replay of a task under documents that were live at that time."""
+    """One measured replay of a task under documents in use at that time, without a rule on trial."""
 
     task: str
     night: str
@@ -291,7 +291,7 @@ def chance_in_pairs(win: float, loss: float, k: int, pairs: int) -> float:
 def _night(
     begun: Mapping[State, float], win: float, loss: float, k: int, tasks: int
 ) -> tuple[Mapping[State, float], float]:
-    """Return the chances of all states (score, losses) still undecided after one more night, and that of acceptance."""
+    """Return the states (score, losses) left undecided by one more night, with their chances, and that of accepting."""
     waiting = begun
     over: list[Mapping[State, float]] = []
     accepted = 0.0
@@ -316,7 +316,7 @@ def _night(
 def _begin_pairs(
     under_way: Mapping[int, Mapping[State, float]], k: int, pairs: int, left: int
 ) -> tuple[Mapping[State, float], dict[int, Mapping[State, float]]]:
-    """Split states (score, losses) into those that end the night and those that begin pairs, by how many at once."""
+    """Split states (score, losses) into those that stop for tonight, and the others by how many pairs they begin."""
     by_size: defaultdict[int, list[Mapping[State, float]]] = defaultdict(list)
     for promised, states in under_way.items():
         if promised:
@@ -337,7 +337,7 @@ def _merge(parts: Sequence[Mapping[State, float]]) -> dict[State, float]:
 
 
 def _after_a_pair(open_: Mapping[State, float], win: float, loss: float, k: int) -> tuple[Mapping[State, float], float]:
-    """Return the chances of all states (score, losses) still undecided after one more pair, and that of acceptance."""
+    """Return the states (score, losses) left undecided by one more pair, with their chances, and that of accepting."""
     after: defaultdict[State, float] = defaultdict(float)
     accepted = 0.0
     for (score, losses), chance in open_.items():

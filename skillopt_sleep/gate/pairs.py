@@ -45,7 +45,7 @@ class PairedPlan(Struct, frozen=True, kw_only=True):
     first_sample: int
     """The number of tonight's first repetition of a task; other nights use others, so no cached reply is reused."""
     apart: int = 0
-    """A number added to the candidate's repetitions, so that they never get a cached reply of the baseline."""
+    """Added to the numbers of the candidate's repetitions, so that they never get a cached reply of the baseline."""
 
 
 class PairRow(Struct, frozen=True, kw_only=True):

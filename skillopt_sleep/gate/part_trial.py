@@ -84,7 +84,7 @@ class PartTrial(RuleTrial[TaskT]):
         return self._touched.get(task.id, 0)
 
     def choose_next(self) -> list[tuple[TaskT, int]]:
-        """Return the (task, sample) pairs to replay next, all at once: the fewest that could bring a decision.
+        """Return the (task, repetition) pairs to replay next, all at once: the fewest that could bring a decision.
 
         A second replay of the same tasks is paid for only when the first replays lean to one side.
         """

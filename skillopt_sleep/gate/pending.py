@@ -91,7 +91,7 @@ class Parked(Struct, frozen=True, kw_only=True):
 
 
 def _touches(words: str, task: TaskRecord) -> bool:
-    """Return whether a task shares words with a rule; the import is local because ``status`` does not need it."""
+    """Return whether a task shares words with a rule. The import is local, as the command ``status`` must be fast."""
     from skillopt_sleep.model.rules import count_touched  # noqa: PLC0415
 
     return count_touched(words, task) > 0

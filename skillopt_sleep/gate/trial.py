@@ -131,7 +131,7 @@ class RuleTrial(Generic[TaskT]):
         return decide(self.tally, self.plan.k) is not Verdict.UNDECIDED
 
     def choose_next(self) -> list[tuple[TaskT, int]]:
-        """Return the (task, sample) pairs to replay next, all at once, or [] when the trial is over for tonight.
+        """Return the (task, repetition) pairs to replay next, all at once, or [] when the trial is over for tonight.
 
         To save money, the trial leaves out tasks whose request can add no further win, and replays a task at most twice
         a night if requests are known. A rule with no early win and no lead waits for the tasks of another night.
@@ -300,7 +300,7 @@ def run_paired_trial(
 def _draw_rounds(
     tasks: Sequence[TaskT], plan: PairedPlan, rank: Callable[[TaskT], float]
 ) -> Iterator[tuple[int, list[TaskT]]]:
-    """Yield (sample number, tasks) for each round: all tasks, highest rank first, in random order among equal ranks."""
+    """Yield (repetition, tasks) for each round: all tasks, highest rank first, in random order among equal ranks."""
     rng = random.Random(plan.seed)  # noqa: S311  a seeded order, not a secret
     sample = plan.first_sample
     while tasks:

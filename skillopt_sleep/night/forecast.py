@@ -261,7 +261,7 @@ def _count_wished(lesson: Sequence[TaskRecord]) -> int:
 
 
 def _count_usual_trials(pools: Pools, waiting: Sequence[PendingEdit], new: int) -> int:
-    """Count the usual calls of trials: without any rule once for all, with each rule, and for the judge.
+    """Count the usual calls of trials: replays without any rule (shared by all rules), with each rule, and the judge's.
 
     A rule that is ahead is tried on each of tonight's requests that may add to its score, and often twice.
     """

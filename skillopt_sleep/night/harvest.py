@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.optimizer.replay import Models
 
 RECENT = 20
-"""The number of latest sessions of a source whose most frequent model counts as the one the user works with."""
+"""The number of latest sessions with an agent whose most frequent model counts as the one the user works with."""
 FILES_PER_COMMIT = 200
 """The number of session files stored in one transaction. An interrupted harvest starts again after its last one."""
 
@@ -76,7 +76,7 @@ class Harvested(Struct, frozen=True, kw_only=True):
         return replace(report, counts=self.counts, skipped=self.skipped)
 
     def usual_model(self, source: str) -> str:
-        """Return the model that most of the latest sessions of a source used; "" when none is recorded.
+        """Return the model that most of the latest sessions with an agent (``source``) used; "" when none is recorded.
 
         Sessions that are not mined tonight count too, so a night without new ones uses the model of the night before.
         """
@@ -126,7 +126,7 @@ def harvest(
 
 
 def _list_recent(inbox: Inbox, place: Callable[[str, str], Place]) -> tuple[SessionKey, ...]:
-    """Return the latest sessions of this project, at most ``RECENT`` from each source."""
+    """Return the latest sessions of this project, at most ``RECENT`` with each agent."""
     found: dict[str, list[SessionKey]] = {}
     for key in inbox.recent():
         of_source = found.setdefault(key.source, [])

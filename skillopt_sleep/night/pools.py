@@ -28,7 +28,7 @@ MIN_GROUPS_FOR_TEST = 20
 MOST_NEEDED = 6
 """The number of requests, with two wins each, that prove a rule at the score 12; a rule with the score 9 needs 5."""
 TAUGHT = 2
-"""The least number of requests with one lesson to learn from: a rule written from two is proven at 9 instead of 12."""
+"""The least number of requests with one lesson to learn from: a rule written from two needs the score 9, not 12."""
 LEAST_SHARED = 2
 """The least number of words that two corrections share if they teach one lesson; also over half of the shorter's."""
 

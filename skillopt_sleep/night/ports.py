@@ -55,16 +55,16 @@ class Archive(Protocol):
     """A store of mined tasks, by scope (a project, or "" for all of this user's work). Raises ``DiskError`` only."""
 
     def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
-        """Return every task of the scope, fresh ones first, then the most recently seen."""
+        """Return every task of the scope: those that no night has used first, then the most recently seen."""
 
     def fresh(self, scope: str) -> frozenset[str]:
         """Return ids of the tasks that no finished night has used."""
 
     def commit(self, scope: str, tasks: Sequence[TaskRecord], mined: Sequence[SessionKey]) -> None:
-        """Store tasks by id and take sessions out of the inbox, in one step; new and changed tasks count as fresh."""
+        """Store tasks by id and take sessions out of the inbox, in one step; new and changed tasks count as unused."""
 
     def past(self, scope: str) -> Past:
-        """Return which tasks are fresh, and how often each other task was used for validation."""
+        """Return which tasks no night has used, and how often each other task was used for validation."""
 
     def used(self, scope: str, night: str, dealt: Mapping[Split, Sequence[str]]) -> None:
         """Mark these tasks, by id, as used by a night that ended in accept, reject or undecided."""
@@ -164,7 +164,7 @@ class Journal(Protocol):
     """A store of nights with the outcomes of their stages, from which an interrupted night is resumed."""
 
     def open(self, report: NightReport, fingerprint: str) -> AbstractContextManager[OpenNight]:
-        """Begin a night, or resume this project's last one if it was interrupted and has the same fingerprint.
+        """Begin a night, or resume this project's last one if it was interrupted with this fingerprint of its plan.
 
         Leaving the context ends the night: an expected end (``BackendError``, ``BudgetSpent``, ``Interrupted``,
         ``Refused``, Ctrl-C) is written to the report and not raised; anything else is reported as a crash and raised

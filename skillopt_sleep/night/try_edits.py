@@ -48,7 +48,7 @@ class RuleOnTrial:
     """The rule's edit as it was applied to the documents."""
     trial: Trial | None = None
     own: tuple[ReplayResult, ...] = ()
-    """Replays of the requests that the rule was written from."""
+    """Replays, with the rule, of the requests that the rule was written from."""
 
     @property
     def is_accepted(self) -> bool:

@@ -40,7 +40,7 @@ class SourceFound(Struct, frozen=True, kw_only=True):
 
 
 class TargetFile(Struct, frozen=True, kw_only=True):
-    """A live file that a night may propose to change."""
+    """A file of the user's, such as CLAUDE.md, that a night may propose to change."""
 
     kind: str
     path: str

@@ -133,7 +133,7 @@ class _Values(dict[str, str]):
 
 
 def _name_progress(report: NightReport) -> str:
-    """Return a text on the last stage that the night finished, which is ``report.stage``."""
+    """Return a text on the last stage that the night finished: "finished the stage “mine”"."""
     return "finished no stage yet" if report.stage == "open" else f"finished the stage “{plain(report.stage)}”"
 
 

@@ -22,7 +22,7 @@ from skillopt_sleep.reports.view import Asked
 
 MOST_WEEKS = 53
 MOST_NIGHTS = 400
-"""Maximum number of nights in the table."""
+"""Maximum number of nights in the table on the page over all nights."""
 FEW = 10
 """Minimum prompts of a week to show its rate of corrections; with fewer, one correction would weigh too much."""
 SPAN = 4
@@ -68,7 +68,7 @@ class LiveRule(Struct, frozen=True, kw_only=True):
 
 
 class NightRow(Struct, frozen=True, kw_only=True):
-    """One night as a row of the table."""
+    """One night as a row of the table on the page over all nights."""
 
     night: str
     day: str

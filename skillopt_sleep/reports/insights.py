@@ -10,7 +10,7 @@ from skillopt_sleep.reports.blocks import Cell, Items, Line, Page, Part, Section
 from skillopt_sleep.reports.formatting import list_left_out, number, plain, times
 
 FINDINGS = 3
-"""Maximum findings of each kind (recurring requests, recurring corrections) on the first page."""
+"""Maximum findings of each kind (recurring requests, recurring corrections) shown without ``--all``."""
 
 WORDINGS = 3
 """Maximum wordings shown for one recurring request."""
@@ -28,7 +28,7 @@ TITLE = "What your sessions tell"
 
 
 def describe_insights(found: Insights, *, everything: bool = False) -> Page:
-    """Return the page of ``insights``; without ``everything`` few findings, and single corrections if none recurs."""
+    """Return the page of ``insights``: the first findings of each kind, or with ``everything`` all of them."""
     if not found.prompts:
         nothing = (
             "Nothing yet: no prompt that you typed was found here. Work with your agent as usual and look again, or"

@@ -76,7 +76,7 @@ class Piece(NamedTuple):
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """One place where a rule was tried tonight, with the agent's answers there."""
+    """One task (the place) on which a rule was tried tonight, with the agent's answers there."""
 
     outcome: Outcome
     kind: str

@@ -68,7 +68,7 @@ class Status(Struct, frozen=True, kw_only=True):
 HEAD = ("night", "ended", "score", "calls", "money", "proposal")
 
 NIGHTS, PENDING = 5, 3
-"""Maximum nights and undecided changes on the first page."""
+"""Maximum nights and undecided changes that ``status`` shows without ``--all``."""
 
 SEALED = 3
 """Maximum results of adopted changes on the sealed tasks that the page shows, the latest ones."""
@@ -78,7 +78,7 @@ SIGNAL_CODES = frozenset({129, 130, 143})
 
 
 def describe_status(status: Status, *, everything: bool = False) -> Page:
-    """Return the page of ``status``: what waits for the user, the schedule, the last nights (``everything``: all)."""
+    """Return the page of ``status``: what waits for the user, the schedule, the last nights (all if ``everything``)."""
     nights = len(status.nights) if everything else NIGHTS
     rows = [_row(night, status) for night in status.nights[:nights]]
     table = [Table(HEAD, rows, elastic=1)] if rows else []

@@ -11,7 +11,7 @@ from skillopt_sleep.reports.rules import Group, RuleView, State
 from skillopt_sleep.reports.view import NightView
 
 MOST = {State.PROVEN: 3, State.UNTESTED: 3, State.SAID: 2, State.PROMISING: 1, State.WAITING: 1}
-"""Maximum rules on the first screen, by outcome; of an outcome without a number, only the count is shown."""
+"""Maximum rules shown without ``--all``, by outcome; of an outcome without a number, only the count is shown."""
 MOST_NOTES = 2
 
 

@@ -37,7 +37,7 @@ CHARACTERS = 90
 """Maximum characters of a rule on the page."""
 
 RULES = 4
-"""Maximum rules on the first page."""
+"""Maximum rules that ``watch`` shows without ``--all``."""
 
 TITLE = "How often you made corrections like each rule, per 100 prompts you typed in this project"
 
@@ -60,7 +60,7 @@ class WatchState(enum.StrEnum):
     DID_NOT_FALL = "did not fall"
     """Corrections did not become fewer: the rule does not help, or is ignored."""
     EARLY = "early"
-    """Too few prompts were typed since the rule went live."""
+    """Too few prompts were typed since the rule was adopted."""
     NEVER_SAID = "never said"
     """No earlier prompt is recognised as a correction of this kind, so nothing can be compared."""
 

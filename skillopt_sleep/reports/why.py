@@ -56,7 +56,7 @@ STATES = {
 """The words for each state of a rule, and whether their colour means good, bad or waiting."""
 
 TOLD = 3
-"""Maximum tasks and nights of a rule on the first page, and maximum improved tasks that it shows of one night."""
+"""Maximum tasks and nights of a rule, and improved tasks of one night, that ``why`` shows without ``--all``."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ REWORDED = "reworded by you, so not what was tried"
 AUTO_REQUESTS = 8
 """Minimum number of different requests helped, less those harmed, for a rule to be adopted automatically."""
 AUTO_LENGTH = 1.5
-"""How many times as long answers with a rule may be for automatic adoption, as a judge may take length for quality."""
+"""Maximum length of answers with a rule, relative to those without, to adopt it automatically; judges may favour it."""
 
 
 Reword = Callable[[Sequence[EditRecord]], Mapping[str, str]]

@@ -188,7 +188,7 @@ class Message(Struct, frozen=True, order=True):
     project: str
     key: str
     missing: str
-    """A file that must be missing for the message to be shown; "-" always shows it, "@SECONDS" from that time on."""
+    """A file, such as a program, whose absence shows the message; "-" always shows it, "@SECONDS" from that time on."""
     text: str
 
 

@@ -93,7 +93,7 @@ def find_new_receivers(workspace: Workspace, backends: Iterable[Backend]) -> tup
 def new_receivers(
     sources: Collection[str], providers: Collection[str], agreed: Collection[tuple[str, str]]
 ) -> tuple[NewReceiver, ...]:
-    """Return each source with each provider that has not received its sessions, except pairs in ``agreed``.
+    """Return each source (agent) with each provider that has not received its sessions, except pairs in ``agreed``.
 
     The provider "" means this machine, which is never new.
     """

@@ -35,7 +35,7 @@ MARKET_PARTS = (".claude-plugin", ".agents", "plugins")
 SKILL_RECORD = "laid.json"
 """The file in the data folder that lists what was written into the user's home."""
 SECONDS = 120
-"""Time limit of one command of an agent, in seconds; the first command in a new home takes long."""
+"""Time limit of one command of an agent, in seconds; the first one in a new home folder takes long."""
 
 
 class Installed(Struct, frozen=True, kw_only=True):

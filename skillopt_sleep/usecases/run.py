@@ -211,7 +211,7 @@ def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ..
 
 
 def recall_models(workspace: Workspace) -> Harvested:
-    """Return the last night's models, in the form of sessions that used them, so that a test uses the same ones."""
+    """Return the last night's models for the A/A test, as made-up sessions, from which a connection reads them."""
     for night in workspace.journal.reports(str(workspace.project)):
         keys = [
             SessionKey(source=source_of_backend(used.backend), path="", first_turn="", last_turn="", model=used.model)

@@ -98,9 +98,9 @@ def collect_insights(workspace: Workspace) -> Insights:
 OPENING = 2**16
 """Bytes added to the size of each session file where the reading of steps is limited, as opening takes time too."""
 HARVEST_BYTES = 8 * 2**20
-"""Maximum bytes of session files whose agent's steps a command reads while somebody waits; nights read the rest."""
+"""Maximum bytes of session files that a command reads for the agent's steps while somebody waits; nights read more."""
 NIGHT_BYTES = 512 * 2**20
-"""Maximum bytes of session files from which a night reads the agent's steps."""
+"""Maximum bytes of session files that a night reads for the agent's steps."""
 
 
 def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> int:
