@@ -87,6 +87,7 @@ def openai(servers):
     backend.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 305, 307, 308])
 def test_redirect(servers, openai, status):
     """A redirect is a fatal error that says where it points; one request is made, and the other host gets none."""
@@ -126,6 +127,7 @@ def test_answer_without_end(servers, openai, status):
     assert len(servers[0].requests) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip", "br", "x"])
 def test_compressed_answer_that_grows(servers, openai, encoding):
     """What is compressed is bounded too, and nothing but gzip is decompressed."""
@@ -238,6 +240,7 @@ BODIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [200, 400, 500])
 @pytest.mark.parametrize("content", BODIES, ids=range(len(BODIES)))
 def test_body_of_anything(content, status):

@@ -197,6 +197,7 @@ def test_unknown_request_gets_a_plain_reply_whatever_the_documents_say():
     assert unknown in replies.pop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "document", "share"),
     [

@@ -17,6 +17,7 @@ from tests.benchmarks.worlds import make_world
 SMALL = Plan(rules=3, train=12, val=8, test=12, num_epochs=2, batch_size=6)
 
 
+@pytest.mark.slow
 def test_run_is_a_function_of_its_seed():
     """The same variant and seed twice: the same figures; another seed: others."""
     once = ablations.train("full", 1, SMALL)
@@ -25,6 +26,7 @@ def test_run_is_a_function_of_its_seed():
     assert once.steps == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skill", ["plain", "told", "crowded", "harmful"])
 def test_true_score_is_the_mean_of_what_the_agent_does(skill):
     """The formula against 3,000 attempts of the agent itself, within three standard errors."""

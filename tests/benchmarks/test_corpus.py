@@ -21,6 +21,7 @@ def contents(root):
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 @WRITERS
 def test_same_seed_same_bytes(tmp_path, write):
     """A benchmark can be repeated, on another machine too."""

@@ -13,6 +13,7 @@ from tests.benchmarks import mutants
 LISTED = json.loads(mutants.MODULES.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LISTED["tests"])
 def test_every_mutant_changes_its_module(name):
     """Each listed module has mutants, each mutant compiles, and its tests exist."""
@@ -27,6 +28,7 @@ def test_every_mutant_changes_its_module(name):
     assert all((mutants.ROOT / path).exists() for path in LISTED["tests"][name])
 
 
+@pytest.mark.slow
 def test_listed_survivors_are_mutants():
     """A survivor with a reason names a mutant that can still be made."""
     for row in LISTED["equivalent"]:

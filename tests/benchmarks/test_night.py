@@ -47,6 +47,7 @@ def test_equal_answers_are_judged_by_one_call():
     assert calls["judge"] == 8 + 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "verdict"), [("a clear win", "accept"), ("a useless edit", "undecided")])
 def test_kinds_of_night_are_what_they_are_called(what, verdict):
     """Rules of the world are accepted; useless ones change no answer, so no pair speaks for or against them."""

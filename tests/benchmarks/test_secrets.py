@@ -12,6 +12,7 @@ from tests.benchmarks.guard import BULLETS, HOSTILE, PAIRS, REVERSED
 from tests.benchmarks.secret_lists import read_examples
 
 
+@pytest.mark.slow
 def test_secrets_of_one_round(monkeypatch, tmp_path, capsys):
     """Every kind is found in every setting, and what a file holds is listed."""
     monkeypatch.setattr(secrets, "MEGABYTES", 0.05)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.fakes.home import make_person
 
 
+@pytest.mark.slow
 def test_audit_prints_a_verdict_that_is_not_accept(cli, tmp_path, tree):
     """In words and as JSON; no file of the project changes."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)

@@ -27,6 +27,7 @@ def test_demo_as_json(cli, tmp_path):
     assert {each["backend"] for each in report["backends"]} == {"simulated"}
 
 
+@pytest.mark.slow
 def test_demo_can_be_played_with(cli, tmp_path):
     """What it proposes can be adopted, and reverted like any other change."""
     home = tmp_path / "demo"
@@ -39,6 +40,7 @@ def test_demo_can_be_played_with(cli, tmp_path):
     assert not list((home / "project").glob("*.md"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ['target_backend = "claude"\nmax_calls = 1', 'backend = "clade"', "no TOML"])
 def test_demo_is_not_what_the_user_set(cli, tmp_path, monkeypatch, setting):
     """A real agent in the settings, or a mistake in them, is nothing to a demo."""
@@ -51,6 +53,7 @@ def test_demo_is_not_what_the_user_set(cli, tmp_path, monkeypatch, setting):
     assert report["verdict"] == "accept"
 
 
+@pytest.mark.slow
 def test_demo_touches_its_folder_alone(cli, tmp_path):
     """By default a cache folder; the second one takes the place of the first."""
     home = Path(os.environ["HOME"])

@@ -47,6 +47,7 @@ def start(argv, folder: Path, tmp_path: Path, **env: str):
     return done
 
 
+@pytest.mark.slow
 def test_script_that_runs(hostile, checkout, tmp_path):
     """``scripts/run`` in a checkout that is set up."""
     python = checkout / ".venv" / "bin" / "python"

@@ -58,6 +58,7 @@ def test_name_that_is_too_long(tmp_path, command):
     check_line(program.run(command, f"--data-dir={tmp_path}/{'x' * 300}"), 7, "name a shorter path")
 
 
+@pytest.mark.slow
 def test_few_open_files(mira):
     """A night ends without a traceback, whatever it could not open."""
     for most in (8, 11):

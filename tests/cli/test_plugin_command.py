@@ -120,6 +120,7 @@ def test_plugin_installed_again(cli, agents, tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 @pytest.mark.parametrize("gone", ["plugin", "market"])
 def test_half_of_it_gone(cli, agents, agent, gone, tmp_path):

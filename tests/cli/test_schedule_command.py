@@ -565,6 +565,7 @@ def test_status_says_when_it_runs_next(cli, schedule, system, data, mira):
     assert "schedule adds it" in cli("status", f"--data-dir={data}").out
 
 
+@pytest.mark.slow
 def test_doctor_looks_whether_it_is_still_there(cli, schedule, system, data, mira):
     """What was installed has gone: that is a thing to mend."""
     place = (f"--project={mira.project}", f"--claude-home={mira.claude}", f"--data-dir={data}", "--backend=simulated")
@@ -581,6 +582,7 @@ def test_doctor_looks_whether_it_is_still_there(cli, schedule, system, data, mir
     assert "Failed to connect to bus" in cli("doctor", *place, "--json").json["problems"][0]
 
 
+@pytest.mark.slow
 def test_line_of_the_crontab_runs_the_night(tmp_path):
     """As cron would run it, from an empty environment: odd paths, the baked PATH, and all projects, once."""
     name = '100% sure, it\'s "mine" \\ $HOME'

@@ -147,6 +147,7 @@ def test_project_that_is_gone(cli, mira, home, hold_night):
     assert not mira.data.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["night", "live", "link", "damaged"])
 def test_data_that_cannot_go(cli, mira, home, why):
     """Is found before anything else is removed."""

@@ -93,6 +93,7 @@ def goose(tmp_path, site):
 NIGHT = ("--backend=simulated", "--miner=heuristic", "--max-calls=1000", "--set=seed=2")
 
 
+@pytest.mark.slow
 def test_package_is_known_by_its_name(installed):
     """It is listed among the others, built with its own options, and keeps its port."""
     assert all("goose" in names(kind) for kind in (Kind.AGENT, Kind.SOURCE, Kind.BACKEND))
@@ -111,6 +112,7 @@ def test_command_line_offers_what_is_installed(goose):
     assert "goose" not in goose.run("run", "--help", site=False).stdout
 
 
+@pytest.mark.slow
 def test_sessions_are_found_by_default_and_by_name(goose):
     """Without a word about Goose, in the folder named by a variable, and in the one named by the option."""
     found = json.loads(goose.run("harvest", "--json").stdout)
@@ -143,6 +145,7 @@ def test_whole_night_over_the_package(goose):
     assert report["verdict"] in {"reject", "undecided"}
 
 
+@pytest.mark.slow
 def test_rules_of_a_night_land_in_the_files_of_its_agent(goose):
     """A proposal made with another backend is one for the agent whose sessions it was learnt from."""
     world = f"--set=backends.simulated.world={goose.folder / 'world.json'}"
@@ -153,6 +156,7 @@ def test_rules_of_a_night_land_in_the_files_of_its_agent(goose):
     assert not (goose.project / "CLAUDE.md").exists()
 
 
+@pytest.mark.slow
 def test_receiver_is_named_by_the_agents_own_name(goose):
     """Its provider has its sessions; another one has to be agreed to, in words that fit."""
     done = goose.run("run", *NIGHT[1:], "--backend=codex")
@@ -176,6 +180,7 @@ SHOUTS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("honks", "reflects"), [(2, False), (3, True)], ids=["loud enough", "too quiet"])
 def test_judge_of_the_package_scores_the_tasks_of_a_file(goose, honks, reflects):
     """A night over a task file with references of the judge's own type; only failures are reflected on."""

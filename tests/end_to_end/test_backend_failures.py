@@ -177,7 +177,7 @@ SCORES = ("baseline_score", "candidate_score", "holdout_baseline", "holdout_cand
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", ["claude", pytest.param("codex", marks=pytest.mark.slow)])
 def test_night_with_a_cli_that_fails(tmp_path, name, failure):
     """The night ends soon, after few calls, and says what is wrong and what to do about it."""
     nights = Nights(tmp_path, name)

@@ -55,6 +55,7 @@ def test_cap_on_calls(tmp_path):
     nights.check_account()
 
 
+@pytest.mark.slow
 def test_cap_on_minutes(tmp_path):
     """A CLI that hangs keeps the night no longer than the cap and one deadline; what is next then goes on."""
     nights = Capped(tmp_path, "claude")

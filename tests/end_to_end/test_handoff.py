@@ -152,6 +152,7 @@ SPOILT = {
 """Answers that cannot be read, and what the program says about them."""
 
 
+@pytest.mark.slow
 def test_answer_that_cannot_be_read(mira):
     """It is never kept: the question stays open, the message says what was expected, and a good answer is taken."""
     done = sitting(mira)
@@ -233,6 +234,7 @@ def test_looking_takes_no_question_away(mira):
     assert questions(mira) == files
 
 
+@pytest.mark.slow
 def test_never_adopted_by_itself(mira):
     """A handoff night is not adopted automatically, however good its score."""
     done = sitting(mira, "--auto-adopt")

@@ -183,6 +183,7 @@ def ordinary():
         yield person, started
 
 
+@pytest.mark.slow
 def test_database_that_was_read_only_for_a_while(ordinary):
     """Looked at while it is read-only, and written to again once it is not."""
     person, started = ordinary
@@ -198,6 +199,7 @@ def test_database_that_was_read_only_for_a_while(ordinary):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_log_that_is_not_ours_to_mend(ordinary):
     """The file that is in the way is named, not the database."""
     person, started = ordinary

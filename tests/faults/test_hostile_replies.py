@@ -130,6 +130,7 @@ RECORD = TaskRecord(
 ROLLOUT = ReplayResult(task_id="t1", candidate="c", response="long", score=Score(hard=0.0, soft=0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
 def test_hostile_reply_to_a_reflection(reply):
     """It is edits that hold, or none and the reason; none leaves its document, its tasks or its block."""
@@ -161,6 +162,7 @@ def test_hostile_reply_to_mining(reply):
         assert set(task.feedback) <= {"no, shorter"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
 def test_hostile_reply_to_a_judge(reply):
     """It is a score from 0 to 1, or a bad reply by name."""
@@ -198,6 +200,7 @@ def test_pattern_that_never_ends():
     assert time.perf_counter() - started < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["two megabytes of prose", "deep list", "nulls", "our marker", "thousands of edits"])
 def test_whole_night_of_hostile_replies(tmp_path, name):
     """It ends with a report and an exit code, and nothing live or staged."""

@@ -214,7 +214,9 @@ HOSTILE_WORDS = (
 )
 
 
-@pytest.mark.parametrize("words", HOSTILE_WORDS)
+@pytest.mark.parametrize(
+    "words", [HOSTILE_WORDS[0], *(pytest.param(words, marks=pytest.mark.slow) for words in HOSTILE_WORDS[1:])]
+)
 def test_hostile_words_through_a_whole_night(tmp_path, words):
     """Nothing that is printed or written for reading drives a terminal, becomes markup or HTML, or runs."""
     from msgspec.structs import replace
@@ -271,6 +273,7 @@ def test_names_of_nights_and_sessions_that_are_paths(tmp_path):
             read_report(workspace, night)
 
 
+@pytest.mark.slow
 def test_a_complaint_is_one_printable_line(tmp_path):
     """What an error quotes of a file, a model or an argument drives no terminal."""
     person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=2)

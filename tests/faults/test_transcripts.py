@@ -139,6 +139,7 @@ def beginning(lines, size=25_000):
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_damaged_files(whole, tmp_path, part, request):
     """10,000 with ``--slow``: each is read to its end at once, and every line that is no JSON is counted and named."""

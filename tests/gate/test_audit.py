@@ -135,6 +135,7 @@ def test_position_adds_up():
     assert whole.chance == pytest.approx(2 * 10 / 512)
 
 
+@pytest.mark.slow
 def test_gains_are_told_where_the_noise_is_known():
     """With enough repeats and val tasks to go by; else nothing is said."""
     known = simulated([0.05] * ENOUGH, 2, seed=5)

@@ -113,6 +113,7 @@ def test_grades_that_differ_more_often_than_passing_can():
     assert pair_rates(1.0, 1.0) == (1.0, 0.0)
 
 
+@pytest.mark.slow
 def test_week_has_the_pairs_that_a_waiting_edit_gets():
     """Half of the tasks from its second night on."""
     win, loss = pair_rates(0.42, 0.3)

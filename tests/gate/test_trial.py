@@ -140,6 +140,7 @@ def test_coin_flipping_judge_keeps_the_exact_error_with_few_tasks(count):
     assert 0 < accepted / lives <= error_of(6, lives)
 
 
+@pytest.mark.slow
 def test_candidate_that_is_the_baseline_keeps_the_exact_error():
     """With calls of their own for both arms and a model of moods, pairs are won and lost, and that is not enough."""
     lives = 400
@@ -404,6 +405,7 @@ def test_pair_behind_the_one_that_a_cap_stopped_does_not_count(workers):
     assert (trial.tally, trial.cut) == (Tally(wins=2), "too dear")
 
 
+@pytest.mark.slow
 @given(
     results=st.lists(st.sampled_from(list(Result)), min_size=400, max_size=400),
     paid=st.lists(st.integers(0, 6), max_size=60),

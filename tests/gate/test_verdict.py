@@ -398,6 +398,7 @@ class Tainted:
         self._inner.close()
 
 
+@pytest.mark.slow
 def test_nothing_of_earlier_nights_leaks_into_mining_or_reflection(tmp_path):
     """What val and test tasks are judged by, and what was answered on val, is in no prompt of the nights to come."""
     person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=28, base_pass=0.2)

@@ -105,6 +105,7 @@ def test_several_checks() -> None:
     assert score("one two three four", *checks) == Score(hard=1, soft=1, rationale="all 4 checks hold")
 
 
+@pytest.mark.slow
 def test_a_pattern_made_to_hang() -> None:
     """It is stopped and does not hold."""
     started = time.monotonic()

@@ -145,6 +145,7 @@ def test_mining_twice() -> None:
     assert len({task.id for task in mine_heuristic(sessions).tasks}) == 2
 
 
+@pytest.mark.slow
 def test_two_hundred_sessions() -> None:
     """They are mined in half a second."""
     sessions = [_long_session(number) for number in range(200)]

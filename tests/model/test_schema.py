@@ -107,6 +107,7 @@ def test_a_schema_nested_without_end() -> None:
         schema = schema["items"]
 
 
+@pytest.mark.slow
 def test_a_pattern_that_would_run_for_ever() -> None:
     """It is stopped after its time and counts as not found."""
     started = time.monotonic()

@@ -245,6 +245,7 @@ def test_a_chain_of_small_steps() -> None:
     assert groups[0] != groups[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["different", "one intent in 5,000 wordings"])
 def test_five_thousand_texts(shape: str) -> None:
     """They are grouped in two seconds (a quarter of that on an idle machine)."""

@@ -101,6 +101,7 @@ def test_order_of_every_pair_is_in_the_evidence(tmp_path):
     assert not any(row["judged_first"] for row in rows if row["arm"] == "baseline")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_identical_candidate_is_not_accepted(tmp_path, seed):
     """Both arms get calls of their own from a moody model: chance differences do not accept a candidate."""

@@ -60,6 +60,7 @@ def test_fingerprint_of_a_plan_never_changes() -> None:
     assert plan.fingerprint == "a69aea00f4deb6bd1f26ab998fc0e7e6"
 
 
+@pytest.mark.slow
 def test_lost_reflection_is_no_verdict(mira, lose, tmp_path):
     """Without a reflection nothing was tried: exit 5, tasks stay fresh, training replies are not paid for again."""
     with lose("edits"):

@@ -109,7 +109,14 @@ def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypat
 
 
 @pytest.mark.parametrize("fault", ["overloaded", "timed_out", "empty", "bad_reply"])
-@pytest.mark.parametrize("cap", [{"max_calls": 5}, {"max_minutes": 0.03}, {"max_tokens": 150_000, "max_calls": 3}])
+@pytest.mark.parametrize(
+    "cap",
+    [
+        {"max_calls": 5},
+        pytest.param({"max_minutes": 0.03}, marks=pytest.mark.slow),
+        pytest.param({"max_tokens": 150_000, "max_calls": 3}, marks=pytest.mark.slow),
+    ],
+)
 def test_cap_is_no_cause_when_every_call_failed(tmp_path, fault, cap, monkeypatch):
     """The backend is named, and the same night goes on with new caps once it answers."""
     person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)

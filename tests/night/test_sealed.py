@@ -80,6 +80,7 @@ def test_sealed_tasks_are_in_no_prompt(adopted):
     assert not any(row.id in {task.id for task in pools_of(workspace, report.night).test} for row in report.tasks)
 
 
+@pytest.mark.slow
 def test_verdict_is_the_same_without_it(adopted, tmp_path):
     """A night with the same files and nothing adopted runs the same trials."""
     person, _ = adopted
@@ -137,6 +138,7 @@ def test_cap_in_the_middle_of_it_is_a_try_and_no_score(adopted):
     assert read_status(workspace).sealed == ()
 
 
+@pytest.mark.slow
 def test_lost_calls_are_a_try_and_no_score(adopted, monkeypatch):
     """Lost sealed replays leave the verdict unchanged; after MOST_ATTEMPTS nights the test is given up."""
     person, change = adopted
@@ -162,6 +164,7 @@ def test_lost_calls_are_a_try_and_no_score(adopted, monkeypatch):
     assert read_status(workspace).sealed == ()
 
 
+@pytest.mark.slow
 def test_reverted_change_is_not_scored(adopted):
     """A reverted change is not live, so its test is dropped."""
     person, change = adopted
@@ -170,6 +173,7 @@ def test_reverted_change_is_not_scored(adopted):
     assert report.sealed is None
 
 
+@pytest.mark.slow
 def test_resumed_night_tries_once(adopted, monkeypatch):
     """A night killed during the test resumes it as the same attempt."""
     person, change = adopted

@@ -103,6 +103,7 @@ def test_page_allows_only_its_own_style_and_script(render):
     assert not re.findall(r'\sstyle="|\son\w+="|url\(|@import', page)
 
 
+@pytest.mark.slow
 def test_page_of_huge_strings_stays_small():
     """Ten megabytes in a transcript are cut before anything else is done with them."""
     page = render_page(view('"' * 10_000_000, places=12))

@@ -182,6 +182,7 @@ def test_sentences_hold_every_word(text):
     assert "".join("".join(split_sentences(text)).split()) in "".join(text.split()) or len(split_sentences(text)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["leave it " * 80, "you just " * 80, "if " * 250, "a." * 390, "x" * 5_000_000])
 def test_no_text_is_slow(text):
     """Judging a rule takes time in proportion to it, however it is built and whatever was typed."""

@@ -253,6 +253,7 @@ def test_a_text_that_holds_a_secret(text: str) -> None:
     assert redactor.has_secret(text) == (redactor.redact(text) != text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [11, 12])
 def test_made_up_secrets_of_every_kind(seed):
     """No made-up secret is left in prose, code, JSON or split lines, and nothing more is found afterwards."""
@@ -264,6 +265,7 @@ def test_made_up_secrets_of_every_kind(seed):
         assert redactor.redact(redacted) == redacted
 
 
+@pytest.mark.slow
 def test_json_stays_json():
     """Whatever is taken out of a text of JSON, strings within strings included, it can be read as before."""
     redactor = Redactor(values=("kite-42-blue", 'quo"te/9 x'))

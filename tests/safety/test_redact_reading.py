@@ -93,6 +93,7 @@ def test_a_key_right_behind_an_escape(before):
             assert core not in Redactor().redact(f"a{before}{key}{before}b"), key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
 def test_every_kind_inside_something_else(around):
     """A secret is also found in a nested string, in HTML, in colours, in a diff or a listing."""

@@ -64,6 +64,7 @@ def test_any_two_signs_and_three_of_some_again_and_again():
         assert growth < FACTOR * LONG / SHORT, repr(piece)
 
 
+@pytest.mark.slow
 def test_one_piece_that_goes_on_and_on():
     """A hundred kilobytes of any sign take no more than some seconds, even on a busy machine."""
     for piece in (

@@ -45,6 +45,7 @@ def test_every_sample():
         assert find(search_everything(), text) == find(BY_PATTERN, text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kinds",
     [build_vendors(), NAMING, build_commands(), prose.build_kinds()],

@@ -74,6 +74,7 @@ def test_line_over_the_limit_is_dropped_and_the_next_one_read(tmp_path, monkeypa
     assert [(skip.line, skip.count) for skip in skips] == [(3, 1)]
 
 
+@pytest.mark.slow
 def test_line_of_200_mb_is_never_held(tmp_path):
     """Memory use stays bounded for any line."""
     path = tmp_path / "a.jsonl"

@@ -605,4 +605,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)
+TestLife.settings = settings(stateful_step_count=12)

@@ -188,6 +188,7 @@ def test_backup_is_brought_up_to_date_row_by_row(tmp_path, monkeypatch):
     assert _dump(tmp_path / "sleep.db.copy") == _dump(tmp_path / "sleep.db")
 
 
+@pytest.mark.slow
 def test_space_that_deletions_left_is_given_back(tmp_path):
     """Once a quarter of a file is empty, and enough to be worth it."""
     database = Database(tmp_path / "sleep.db")

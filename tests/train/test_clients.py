@@ -31,6 +31,7 @@ def test_client_by_name():
         client("openai", modle="x")
 
 
+@pytest.mark.slow
 def test_openai_chat_client():
     """It has the reference's name and arguments, and never shows the key."""
     made = OpenAIChatClient("gpt", api_key="sk-secret", base_url="http://localhost:1/v1", timeout=5)

@@ -44,6 +44,7 @@ def typed(command, capsys):
     return out
 
 
+@pytest.mark.slow
 def test_worked_example_runs_as_told(example, capsys):
     """The commands in their order; scores and skill are those of the page."""
     commands = [line[2:] for block in blocks(TRAINING, "console") for line in block.splitlines()]

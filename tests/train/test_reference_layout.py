@@ -38,6 +38,7 @@ def moved(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["", "/adapter.py", "/adapter.py:ForTheReferenceAdapter"])
 @pytest.mark.parametrize("backend", ["openai_chat", "codex_exec"])
 def test_package_trains_to_the_end(moved, place, backend):

@@ -71,6 +71,7 @@ def test_different_questions_are_not_grouped(one, other):
     assert len(set(group_numbers([one, other]))) == 2
 
 
+@pytest.mark.slow
 def test_shared_instruction_is_not_a_repetition():
     """Items of one form stay apart, however short their own text is, and thousands are grouped quickly."""
     head = "Say whether this message of a customer is friendly or not, in one word:"
