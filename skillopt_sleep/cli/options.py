@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 HOMES = {f"{name.replace('-', '_')}_home": name for name in names(Kind.SOURCE)}
-"""By option, such as ``claude_home``, the agent whose session files are in the folder that it names."""
+"""For each option such as ``claude_home``, which names a folder, the agent whose session files are in it."""
 
 NOT_SETTINGS = frozenset({"project", "assignments", *HOMES})
 """Shared options that do not set the setting of their name."""
@@ -298,7 +298,7 @@ def ask_about_receivers(*workspaces: Workspace) -> None:
 
 
 def _print_notices(notices: Iterable[str]) -> None:
-    """Print on stderr, each once, the lines that came up when the command's settings and data were opened."""
+    """Print on stderr, each line once, what was found or repaired when the command opened its settings and data."""
     for line in dict.fromkeys(notices):
         click.echo(f"skillopt-sleep: {line}", err=True)
 

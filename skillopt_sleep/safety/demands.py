@@ -119,7 +119,7 @@ def split_clauses(sentence: str, end: re.Pattern[str] = _CLAUSE_END) -> list[str
 
 
 class Polarity(Struct, frozen=True):
-    """Which signs of demanding or forbidding something a clause has."""
+    """What in a clause tells whether it demands something or forbids it."""
 
     negations: int = 0
     """How often the clause negates: 1 for any number of words like "not", and 1 for each word like "without"."""
@@ -185,7 +185,7 @@ class Demand(Struct, frozen=True):
     terms: Mapping[str, float]
     """The clause's words in a basic form, each with its weight: 1 for a word with content, less for common ones."""
     main: frozenset[str]
-    """The terms outside conditions ("if ...") and outside phrases with "before" or "after"."""
+    """The clause's words, as in ``terms``, without those of a condition ("if ...") or after "before" and "after"."""
     earlier: frozenset[str]
     """The terms of what must be done first; empty when the clause says nothing about order."""
     later: frozenset[str]
@@ -195,7 +195,8 @@ class Demand(Struct, frozen=True):
     is_once: bool
     """Whether the demand is for this time only."""
     act: str = ""
-    """The verb of a command, as a term; "" for other sentences, and for verbs such as "write" that go with anything."""
+    """The verb of a command in its basic form; "" for other clauses, and for verbs such as "write" that go with
+    anything."""
 
 
 def _split_privative(clause: str) -> tuple[str, ...]:
@@ -241,7 +242,7 @@ def _part(clause: str, opening: re.Match[str] | None) -> tuple[str, str]:
 
 
 def _find_act(main: str) -> str:
-    """Return the term of the verb of a command; "" for other sentences, and for verbs such as "write" and "choose"."""
+    """Return the verb of a clause that is a command, in its basic form; "" for others and for verbs like "write"."""
     if UNSPACED.search(main):
         return ""
     start = _PREFACE.match(main)

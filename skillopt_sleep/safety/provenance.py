@@ -43,13 +43,13 @@ LEAST_SHARE_UNSPACED = 0.4
 MOST_STRANGE_TERMS = 4
 """Most content words in a sentence that the user never typed: a paraphrase adds a few, a new demand adds more."""
 LONGEST_STRANGE_CLAUSE = 1.6
-"""A clause without a typed word is rejected from this weight (1 for a content word) on; lighter ones add little."""
+"""A clause of which the user typed no word is rejected if it weighs this much or more (1 for a content word)."""
 SAME_STEM = 0.6
 """Two words are forms of one word when this share of the longer one's letters is the same, from the first letter on."""
 SHORTEST_STEM = 4
 """Fewest letters at the beginning that two forms of one word must have in common."""
 REVERSED_SHARE = 0.6
-"""A sentence with this share of its words in a typed "never ..." says the contrary if it lacks the "never"."""
+"""A sentence with this share of its words from a typed "never ...", but without the "never", says the contrary."""
 SHARED_WORDS = 2
 """Content words of a rule that a request must contain to be evidence for it: one may be there by chance."""
 COVERED_SHARE = 0.75
@@ -246,9 +246,9 @@ class _Typed:
         return False
 
     def _object_to_act(self, demand: Demand) -> str | None:
-        """Return why nobody asked for what a clause wants done, or None if somebody did.
+        """Return why nobody asked for the act that a clause wants done, or None if somebody did.
 
-        An act that does more than write must have been typed in one clause together with what it is done to.
+        Unless the act is a harmless one such as writing, one typed clause must have named it together with its object.
         """
         forms = self._find_forms(demand.act)
         known = [self._find_forms(term) for term in demand.main - {demand.act}]

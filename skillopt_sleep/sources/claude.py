@@ -258,7 +258,7 @@ class SessionReader:
 
 
 def _is_from_person(record: records.Record) -> bool:
-    """Tell whether a person may have typed a line of type "user"; summaries, notices and the like are marked."""
+    """Tell whether a person may have typed a line of type "user"; Claude Code marks its own, such as summaries."""
     if record.is_meta or record.is_compact_summary or record.turn_companion or record.source_tool_use_id:
         return False
     if record.origin is not None and record.origin.kind is not None:

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 NOTHING = Raw(b"null")
 
 READ_TYPES = frozenset({"assistant", "attachment", "queue-operation", "user"})
-"""Types of record that are needed; records of other types are ignored, whatever they contain."""
+"""Types of record, as a line of a session file is called here, that are needed; others are ignored."""
 
 SHELLS = frozenset({"Bash", "PowerShell"})
 SKILL = "Skill"
@@ -95,7 +95,7 @@ RecordT = TypeVar("RecordT", bound=Record)
 
 
 class RecordType(Struct, gc=False):
-    """Only the type of a record, for lines of which the other fields have an unknown form."""
+    """A record of which only the type is decoded, because its other fields have an unknown form."""
 
     type: str = ""
 
@@ -198,7 +198,7 @@ NOTICES = (
     "[Image: ",
     "[SYSTEM NOTIFICATION",
 )
-"""How texts begin that are no prompt of a person: a program wrote them, or they are a shell command."""
+"""Beginnings of texts that are no prompt of a person: a program wrote them, or they are a shell command."""
 
 _ADDED_TAGS = (
     "ide_diagnostics",
@@ -304,7 +304,7 @@ def _strip_added(text: str) -> str:
 
 
 ABSORBED = "absorbed_mid_turn"
-"""Reason in a "remove" record when a waiting prompt went to the running turn; earlier versions give no reason."""
+"""Reason that a record gives when a waiting prompt reached the agent at work; earlier versions give none."""
 
 NOTIFICATION = "<task-notification"
 
@@ -321,7 +321,7 @@ class InputQueue:
         self._removed_early = 0
 
     def apply(self, operation: str, text: str, reason: str) -> str:
-        """Follow a record about waiting; return a prompt that went to the agent and may be recorded nowhere else."""
+        """Add or take out prompts as a record says; return one that went to the agent, maybe without another record."""
         match operation:
             case "enqueue":
                 self._waiting.append(text)

@@ -74,7 +74,7 @@ class _Node(NamedTuple):
     line: int
     parent: str
     continues: bool
-    """Whether a record that names no record before it follows the one on the line above, as after a compaction."""
+    """Whether the record follows the one on the line above although it does not name it, as after a compaction."""
 
 
 class _Result(NamedTuple):
@@ -308,7 +308,7 @@ def _read_shown(attachment: LinkedAttachment) -> tuple[str, str] | None:
 
 
 def _continues(record: LinkedRecord) -> bool:
-    """Tell whether a record that names none before it goes on after it, as after a compaction or ``/clear``."""
+    """Tell whether a record follows the line above although it does not name it, as after ``/clear``."""
     if record.subtype == "compact_boundary" or record.is_compact_summary:
         return True
     message = record.message

@@ -59,7 +59,7 @@ CONTEXT_TAGS = (
     "user_instructions",
     "user_shell_command",
 )
-"""Tags with which a message begins that is no prompt: it is context, or a shell command of the user."""
+"""Tags at the beginning of a message show that it is no prompt but context, or a shell command of the user."""
 
 _CONTEXT = re.compile(
     rf"<(?:{'|'.join(map(re.escape, CONTEXT_TAGS))})[^<>]*>"

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 NOTHING = Raw(b"null")
 
 READ_TYPES = frozenset({"event_msg", "response_item", "session_meta", "turn_context"})
-"""Types of record that are needed; records of other types are ignored, whatever they contain."""
+"""Types of record, as a line of a Codex file is called here, that are needed; others are ignored."""
 
 READ_PAYLOADS = frozenset(
     {
@@ -91,13 +91,13 @@ class Record(Struct, gc=False):
 
 
 class PayloadType(Struct, gc=False):
-    """Only the type of a payload, for those of which the other fields have an unknown form."""
+    """A payload of which only the type is decoded, because its other fields have an unknown form."""
 
     type: str = ""
 
 
 class RecordType(Struct, gc=False):
-    """Only the type of a record, for lines of which the other fields have an unknown form."""
+    """A record of which only the type is decoded, because its other fields have an unknown form."""
 
     type: str = ""
     payload: Raw = NOTHING
@@ -120,7 +120,7 @@ class Item(Struct, gc=False):
 
 
 class Piece(Struct, gc=False):
-    """One part of a message."""
+    """A part of a message: its type and, unless it is an image or the like, its text."""
 
     type: str = ""
     text: str | None = None

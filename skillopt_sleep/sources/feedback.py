@@ -193,7 +193,10 @@ def _find_content(text: str) -> frozenset[str]:
 
 
 def _find_cues(remark: _Remark, before: Before) -> dict[str, int]:
-    """Return, by cause such as "asks to undo it", the points that the words give, less what the situation takes off."""
+    """Return the points that the words give for each sort of correction, such as "asks to undo it".
+
+    What the situation takes off is subtracted.
+    """
     lexicon = load_lexicon()
     comma = lexicon.counters["comma"]
     raised = [(cue, max(cue.weigh(sentence, comma) for sentence in remark.sentences)) for cue in lexicon.cues]
@@ -233,7 +236,10 @@ def _is_about(remark: _Remark, before: Before) -> bool:
 
 
 def _read_structure(remark: _Remark, before: Before, *, interrupted: bool) -> dict[str, int]:
-    """Return points by cause for corrections that show without a phrase: stopping the agent, findings, asking again."""
+    """Return points for the corrections that show without a phrase, by cause.
+
+    These are: the person stopped the agent, says what is wrong in a line of a file, or asks for the same again.
+    """
     first, points = remark.sentences[0], load_lexicon().structure
     is_question = first.asks or (len(first.words) <= SHORT and any(said.asks for said in remark.sentences[1:2]))
     found: dict[str, int] = {}

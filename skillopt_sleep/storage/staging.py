@@ -81,7 +81,8 @@ class StagedDocument(Struct, frozen=True, kw_only=True):
     """Name of the file with the diff, in the proposal's folder."""
     edits: tuple[EditRecord, ...]
     untried: str = ""
-    """If another agent reads this file than the one with which the edits were tried, that one's name; otherwise ""."""
+    """Name of the agent with which the edits were tried, when the agent that reads this file is another one; else
+    ""."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):

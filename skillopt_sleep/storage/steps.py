@@ -271,7 +271,7 @@ def _delete_rows(database: Database, connection: sqlite3.Connection, paths: Sequ
 
 
 def _cut_from_copies(database: Database, connection: sqlite3.Connection, turns: dict[str, set[str]]) -> None:
-    """Remove forgotten turns also from the stored steps of forks of their session, which repeat them."""
+    """Remove forgotten turns also from the stored steps of forks, which repeat turns of the session they began from."""
     for row in database.rows("SELECT source, path, data FROM steps"):
         forgotten = turns.get(row["source"], set())
         conversation = decompress_steps(row["data"])

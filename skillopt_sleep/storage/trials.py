@@ -175,7 +175,7 @@ class MomentProofs:
         self._database = database
 
     def checks(self) -> Mapping[str, KeptProof]:
-        """Return what searches for a check found, by the digest of a moment's words and answers."""
+        """Return the check found for a moment, or why there is none, by a digest of the moment's words and answers."""
         from skillopt_sleep.mining.references import KeptProof  # noqa: PLC0415  `status` proves nothing
 
         rows = self._database.rows("SELECT data FROM moment_checks")

@@ -28,7 +28,7 @@ except ImportError:  # pragma: no cover -- a machine that the library is not bui
 
 
 _Word = tuple[str, tuple[int, ...]]
-"""A word that announces secrets, with the numbers of the kinds to look for there."""
+"""A word that announces secrets, such as "token", with the numbers of the kinds of secrets that it may announce."""
 
 
 class Words:

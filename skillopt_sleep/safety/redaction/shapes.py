@@ -64,7 +64,7 @@ class _File(Struct, frozen=True, kw_only=True):
 
 
 def read_rules() -> tuple[Rule, ...]:
-    """Return the rules of ``forms.json``, then those of ``vendors.json``."""
+    """Return the rules that describe the keys of known providers, those of ``forms.json`` before ``vendors.json``."""
     files = (Path(__file__).with_name(name).read_bytes() for name in ("forms.json", "vendors.json"))
     return tuple(rule for data in files for rule in msgspec.json.decode(data, type=_File).rules)
 
@@ -166,7 +166,7 @@ SHAPES: tuple[Kind, ...] = (
     Kind(("basic ", "basic\t"), _find_basic),
     Kind(("bearer",), _find_bearer),
 )
-"""Kinds of secrets that are known by their form, but need more than the pattern of a rule, such as JWTs."""
+"""Kinds of secrets known by their form for which a pattern is not enough and a function is needed, such as JWTs."""
 
 
 LEAST = 20

@@ -19,8 +19,8 @@ _P = Patterns("values")
 DISTINCT = 5
 """A generated key has more different characters than this; a stand-in such as "xxxx" repeats a few."""
 SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
-"""Pairs (length, average): in a name at least so long, words have at least so many letters on average. 1 of 200 names
-has a lower average, 1 to 5 of 100 random strings have a higher one."""
+"""Pairs (length, average): a name in a program with so many characters has words of so many letters or more on average.
+Only 1 of 200 names has shorter words, but 95 to 99 of 100 random strings do."""
 LONG_WORD = 20
 CHANGES = 0.41
 """Text is random if its characters change between small, capital and digit at this share of places; names at a
