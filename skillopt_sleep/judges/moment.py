@@ -75,9 +75,9 @@ class MomentJudge:
         return _make_score(task, self.compare(task, (rollout.work,), ask, rollout.sample)[0])
 
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
-        """Return the scores of both arms' moves, by a program's check, else by one call that does not name the arms.
+        """Return the scores of what both arms did next, by a program's check, else by one call that names no arm.
 
-        Equal moves share one score. Raises ``Undecided`` when either move did not come to the decision.
+        Equal acts share one score. Raises ``Undecided`` when either arm did not come to the decision.
         """
         if check := require_reference(task, MomentReference).check:
             return _check(check, first), _check(check, second)
@@ -89,7 +89,7 @@ class MomentJudge:
         return _make_score(task, one), _make_score(task, two)
 
     def compare(self, task: TaskRecord, moves: Sequence[str], ask: Ask, sample: int) -> tuple[MoveVerdict, ...]:
-        """Return the model's verdicts on one or two moves; ``sample`` keeps the stored replies of repetitions apart."""
+        """Return the model's verdicts on one or two arms' acts; ``sample`` keeps the replies of repetitions apart."""
         prompt = render_moment_prompt(task, moves)
         if len(moves) == 1:
             return (ask_verdict(prompt, _One, ask, task=task.id, sample=sample, tries=self.tries).first,)
@@ -112,7 +112,7 @@ def _make_score(task: TaskRecord, verdict: MoveVerdict) -> Score:
 
 
 def render_moment_prompt(task: TaskRecord, moves: Sequence[str]) -> Prompt:
-    """Return the judge's prompt for one or two moves; swapping two moves changes only their places in the prompt."""
+    """Return the judge's prompt on one or two arms' acts; swapping two arms changes only their places in the prompt."""
     reference = require_reference(task, MomentReference)
     words = "\n\n".join(reference.words)
     context, request, said, *quoted = [

@@ -24,7 +24,7 @@ MAX_TOKENS = 3_000
 """Maximum tokens of a digest, as estimated from its length."""
 
 RECENT = 20
-"""Number of the latest steps that are shown in full if there is room."""
+"""Number of the latest steps that a digest shows in full if there is room."""
 
 ANSWERS = 4
 """Number of the latest answers of the agent that get room in the digest before steps of earlier turns."""

@@ -289,7 +289,7 @@ def locate_steps(
 
 
 def needs_model(moment: Moment) -> bool:
-    """Return whether a model should name the step of a moment, as words could not tell it for certain."""
+    """Return whether a model should name the wrong step at a moment, as words could not tell it for certain."""
     return moment.basis in (Basis.GUESS, Basis.WORDS) and not moment.void and moment.kind is not MomentKind.APPROVED
 
 
@@ -343,7 +343,7 @@ def _find_words(places: Sequence[Place], moment: Moment) -> int:
 
 
 def _apply(places: Sequence[Place], moment: Moment, shown: _Shown, reply: _Reply) -> Moment:
-    """Return the moment with the step that the model named. Raises ``ValueError`` for a step that was not shown."""
+    """Return the moment with the wrong step that the model named. Raises ``ValueError`` for one that was not shown."""
     if not 1 <= reply.step <= len(shown.steps):
         named = "no step" if not reply.step else f"step {reply.step}, but {len(shown.steps)} were shown"
         raise ValueError(f"the reply names {named}")

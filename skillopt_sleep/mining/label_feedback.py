@@ -28,7 +28,7 @@ from skillopt_sleep.model.text import contains_words, excerpt
 from skillopt_sleep.prompts import render
 
 MOST_CALLS = 4
-"""Maximum calls for labels in a night, without the second tries after unreadable replies."""
+"""Maximum calls a night for labels (correction, approval, neither), not counting retries of unreadable replies."""
 
 BATCH = 16_000
 """Maximum characters of prompts and answers in one call, about 4,000 tokens."""
@@ -112,7 +112,7 @@ def split_open(prompts: Sequence[OpenPrompt]) -> tuple[tuple[OpenPrompt, ...], .
 
 
 def label_open(prompts: Sequence[OpenPrompt], ask: Ask, parallel: Parallel) -> Labelled:
-    """Return a model's labels for these prompts, each checked against its session.
+    """Return a model's labels (correction, approval, neither) for these prompts, each checked against its session.
 
     After a failed call no other begins, as labels are not worth a wait. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
@@ -151,7 +151,7 @@ def list_label_notes(found: Labelled) -> list[str]:
 
 
 def build_prompt(batch: Sequence[OpenPrompt]) -> Prompt:
-    """Return the prompt that asks for the labels of one batch, in which prompt p1 follows answer a1, and so on."""
+    """Return the prompt that asks whether each prompt p1, p2, ... corrects or approves the answer before it."""
     numbered = list(enumerate(batch, start=1))
     shown = (
         f"<session>\n{''.join(_render(number, prompt) for number, prompt in part)}</session>"

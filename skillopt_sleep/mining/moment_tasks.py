@@ -75,10 +75,11 @@ class Talk(Struct, frozen=True, kw_only=True):
 
 
 def build_moment_tasks(talk: Talk) -> tuple[TaskRecord, ...]:
-    """Return a task, not proven yet, for each moment of a session at which the user rejected something.
+    """Return a task for each moment of a session at which the user rejected something.
 
-    Its reference says why it may not vote in the gate, if so: the final work was not accepted, or the moment is
-    doubtful. Corrections of a request that is already a task by itself are left out: they belong to that task.
+    Its reference, not proven yet to tell good from bad work, says why it may not vote in the gate, if so: the final
+    work was not accepted, or the moment is doubtful. Corrections of a request that is a task by itself belong to that
+    task.
     """
     places = read_talk(talk.session, talk.conversation)
     wanted = list_wanted(talk)
@@ -201,7 +202,7 @@ def _read_acts(step: Step) -> Iterator[Act]:
 
 
 def render_move(move: Move) -> str:
-    """Return a move as text to be stored: long acts are shortened, and middle acts left out when there are too many."""
+    """Return what an agent did as text to be stored: long acts are shortened, and middle acts of many left out."""
     acts = [replace(act, text=_shorten(act.text)) for act in move.acts]
     head: list[Act] = []
     tail: list[Act] = []
@@ -224,7 +225,7 @@ def _shorten(text: str) -> str:
 def find_siblings(
     lesson: TaskRecord, talks: Sequence[Talk], known: Collection[str], *, most: int = SIBLINGS
 ) -> tuple[TaskRecord, ...]:
-    """Return siblings of a lesson whose reference is proven: a task for each other turn to which the lesson applies.
+    """Return siblings of a lesson, if its reference may vote in the gate: a task for each other turn where it applies.
 
     Left out are turns in which the person stepped in, turns of the lesson's own session after the person said it, and
     the siblings ``known`` by their ids. Of more than ``most``, the lowest ids are taken, whatever the agent did.

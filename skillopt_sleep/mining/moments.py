@@ -62,7 +62,7 @@ class _Candidate:
 def find_moments(session: Session, conversation: Conversation) -> tuple[Moment, ...]:
     """Return every place where the user seems to step in, in order; for those that are no moment, ``void`` says why.
 
-    The result depends only on the labels of the session's turns and on the steps of the conversation.
+    The result depends only on the session's labels (which prompts correct or approve) and on the agent's steps.
     """
     places = read_talk(session, conversation)
     stepped_in = [*_find_stops(places), *_find_corrections(places)]
@@ -163,7 +163,7 @@ def _find_reason_against(place: Place, later: Place, before: Sequence[Place]) ->
 
 
 def _find_corrections(places: Sequence[Place]) -> Iterator[_Candidate]:
-    """Yield each place that a prompt labelled as a correction is about."""
+    """Yield, for each prompt labelled as a correction, the place in the session that it is about."""
     for place in places:
         if place.feedback is not Feedback.CORRECTION or not place.is_prompt or not place.index:
             continue
@@ -222,7 +222,7 @@ def _build(
     candidate: _Candidate,
     rejected: Mapping[int | None, int],
 ) -> Moment:
-    """Return the candidate as a moment; ``rejected`` tells for each correcting prompt which turn it is about."""
+    """Return the moment at a place where the user stepped in; ``rejected`` names the turn of each correction."""
     place = places[candidate.place]
     links = candidate.chain[candidate.chain.index(candidate) :] if candidate.chain else [candidate]
     said = [places[link.said] for link in links if link.said is not None]
@@ -319,7 +319,7 @@ def _hands_on(place: Place) -> bool:
 
 
 def _name(session: Session, places: Sequence[Place], candidate: _Candidate) -> str:
-    """Return a moment's id: a digest of the session and of the turn with the user's words, or of the refused call."""
+    """Return a moment's id: a hash of the session and of the turn with the user's words, or of the refused call."""
     place = places[candidate.place]
     if candidate.said is not None and places[candidate.said].id:
         where = places[candidate.said].id

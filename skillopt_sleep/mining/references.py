@@ -105,11 +105,11 @@ TAGS = ("case", "asked", "rejected", "said", "stood")
 
 
 class KeptProof(Struct, frozen=True, kw_only=True):
-    """The stored result of asking a model for a check of one moment, so that it is asked and paid only once."""
+    """What a model answered when asked for a check of one moment; stored, so that it is asked and paid only once."""
 
     moment: str
     digest: str
-    """Digest of what the result is about: the user's words, the rejected and the final work."""
+    """Hash of what the result is about: the user's words, the rejected and the final work."""
     check: MoveCheck | None = None
     why: str = ""
     """Why there is no check; "" when there is one."""
@@ -128,7 +128,7 @@ class ProofStore(Protocol):
     """A store of what is known about the references of moments. Its methods raise ``DiskError`` only."""
 
     def checks(self) -> Mapping[str, KeptProof]:
-        """Return, by digest, the stored results of asking a model for the check of a moment."""
+        """Return what models answered when asked for checks of moments, by ``digest_of`` the moment's reference."""
 
     def judged(self, judge: str) -> tuple[JudgedPair, ...]:
         """Return the moments whose rejected and final work this judge was asked to tell apart, in the order stored."""
@@ -183,7 +183,7 @@ def _may_be_proven(reference: MomentReference) -> bool:
 
 
 def digest_of(reference: MomentReference) -> str:
-    """Return the digest of the user's words, the rejected and the final work, by which proofs are stored."""
+    """Return a hash of the user's words, the rejected and the final work, under which proofs are stored."""
     return sha256(msgspec.json.encode([reference.words, reference.rejected, reference.stood]))[:32]
 
 
@@ -199,7 +199,7 @@ def _settle(
     calibration: Calibration,
     judge: str,
 ) -> TaskRecord:
-    """Return the task with whether its reference is proven, from stored checks and judgements."""
+    """Return the task with whether its reference is proven to tell good from bad, by stored checks and judgements."""
     reference = _reference(task)
     digest = digest_of(reference)
     known = checks.get(digest)
@@ -264,7 +264,7 @@ class _Proposals(Struct, frozen=True, kw_only=True):
 
 
 def _propose_checks(tasks: Sequence[TaskRecord], store: ProofStore, ask: Ask, parallel: Parallel) -> str:
-    """Ask a model for checks of moments it was not asked about yet, and store them; return why a call failed, or ""."""
+    """Ask a model for conditions that tell good from bad work at new moments; store these, return a failure or ""."""
     known = store.checks()
     waiting = [task for task in tasks if digest_of(_reference(task)) not in known]
     batches = [waiting[start : start + BATCH] for start in range(0, len(waiting), BATCH)]
@@ -272,7 +272,7 @@ def _propose_checks(tasks: Sequence[TaskRecord], store: ProofStore, ask: Ask, pa
 
 
 def render_checks_prompt(tasks: Sequence[TaskRecord]) -> Prompt:
-    """Return the prompt that asks a model for a check of each of these moments."""
+    """Return the prompt that asks a model, for each of these moments, for a check that tells good from bad work."""
     cases = []
     for number, task in enumerate(tasks, start=1):
         reference = _reference(task)
@@ -312,7 +312,6 @@ def _test(task: TaskRecord, proposal: _Proposal | None) -> KeptProof:
 
 
 def _read_check(proposal: _Proposal) -> MoveCheck:
-    """Return a check from a model's JSON, without the other act (``mark``) of a requirement that has no order."""
     required = []
     for raw in proposal.required:
         fields = dict(raw) if isinstance(raw, dict) else {}

@@ -96,7 +96,7 @@ def join_texts(action: Action) -> str:
 
 
 def read_talk(session: Session, conversation: Conversation) -> tuple[Place, ...]:
-    """Return the session's prompts in order, each with its label and the agent's steps upon it.
+    """Return the session's prompts in order, each with its label (such as correction) and the agent's steps upon it.
 
     Words typed while refusing a call count as a prompt of their own, even if the agent went on in the same turn.
     """

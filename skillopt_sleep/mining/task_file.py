@@ -115,7 +115,7 @@ def _read_task(raw: Json, where: str, *, reviewed: bool) -> TaskRecord:
 
 
 def _translate(raw: Json, where: str) -> Json:
-    """Return a task of an old file (``tasks.v1``) with our names of its fields; an invented one is for training."""
+    """Return a task of an old file (``tasks.v1``) with our names of its fields; a made-up task is for training only."""
     old = _require_object(raw, (*OLD_FIELDS, *OLD_REFERENCE, *OLD_NOTES), where)
     fields = {name: old[old_name] for old_name, name in OLD_FIELDS.items() if old.get(old_name) not in (None, "")}
     if old.get("origin") == "dream":

@@ -200,7 +200,7 @@ class Allowance(Struct, frozen=True, kw_only=True):
 def find_blocking_cap(
     caps: Caps, spend: Spend, *, in_flight: int, tokens_per_call: float, usd_per_call: float
 ) -> str | None:
-    """Return the name of the cap that one more call could exceed, or None when the call may be sent.
+    """Return the name of the cap (limit of the night) that one more call could exceed; None when it may be sent.
 
     The ``in_flight`` calls, which are not answered yet, count as ``tokens_per_call`` and ``usd_per_call`` each, the
     expected size of a call, so that parallel calls cannot exceed a cap together.

@@ -89,7 +89,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
         return next((document for document in self.documents if document.kind is kind), None)
 
     def with_document(self, changed: Document) -> Candidate:
-        """Return the candidate with its document of the same kind replaced by ``changed``."""
+        """Return the same documents, but ``changed`` in place of the one of its kind."""
         return Candidate(documents=tuple(changed if old.kind is changed.kind else old for old in self.documents))
 
     @property
@@ -103,7 +103,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Span(NamedTuple):
-    """Start and end offset of a rule or of other words in a region; a rule ends before the newline of its last line."""
+    """Start and end offset of a rule, or of other words, in a text; a rule ends before the newline of its last line."""
 
     start: int
     end: int
@@ -226,7 +226,7 @@ def describe_skill(text: str) -> str:
 
 
 def restore_former_description(document: Document) -> Document:
-    """Return a skill that we created as earlier versions would have described it, to recognize their skills.
+    """Return a skill of ours with the description that earlier versions wrote, by which their skills are recognized.
 
     Returns any other document unchanged.
     """
@@ -300,7 +300,7 @@ def _load_markdown() -> MarkdownIt:
 
 @functools.lru_cache(maxsize=64)  # every edit of a step looks at the same few texts
 def find_rules(text: str) -> tuple[Span, ...]:
-    """Return the start and end of each rule of a region; rules are the top-level list items of its Markdown."""
+    """Return the start and end of each rule in a text; rules are the top-level list items of its Markdown."""
     tokens: list[Token] = []
     parser = _load_markdown()
     parser.block.parse(_LINE_END.sub("\n", text), parser, {}, tokens)
@@ -318,7 +318,7 @@ def find_rules(text: str) -> tuple[Span, ...]:
 
 
 def list_rules(text: str) -> tuple[str, ...]:
-    """Return the rules of a region (its top-level list items), exactly as they are written there."""
+    """Return the rules in a text (its top-level list items), exactly as they are written there."""
     return tuple(text[start:end] for start, end in find_rules(text))
 
 

@@ -89,7 +89,7 @@ class EditStatus(enum.StrEnum):
     UNMATCHED = "unmatched"
     """The words that mark the edit's place (its anchor) are not found in exactly one place."""
     SKIPPED = "skipped"
-    """The edit would change nothing, make the region too long, or not stay a list item of its own."""
+    """The edit would change nothing, make the rules too long together, or not stay a list item of its own."""
     REJECTED = "rejected"
     """The gate rejected the documents with the edit; ``AppliedEdit.why`` has the scores."""
     PENDING = "pending"
@@ -102,7 +102,7 @@ class AppliedEdit(Struct, frozen=True, kw_only=True):
     """An edit with its status: applied, or why not."""
 
     edit: EditRecord
-    """The edit; once it is applied, its anchor is the whole rule, not a few words, so that the rule is found later."""
+    """The edit; once applied, it names the whole rule as its place, not a few words, so that this is found later."""
     status: EditStatus
     why: str = ""
     """The reason for the status; "" only for an applied edit."""
@@ -257,7 +257,7 @@ def apply_edits(
 
 
 def _apply(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None, *, prose: bool) -> tuple[str, str]:
-    """Return the text after one edit, and the whole rule that the edit's anchor belongs to. Raises ``_NotApplied``."""
+    """Return the text after one edit, and the whole rule at which the edit took place. Raises ``_NotApplied``."""
     if edit.document is not kind:
         raise _NotApplied(EditStatus.UNMATCHED, f"it is for the {edit.document}, this is the {kind}")
     rules = list_rules(text)
@@ -272,14 +272,14 @@ def _apply(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None, *, 
 
 
 def _is_rule_edit(edit: EditRecord, rules: Sequence[str]) -> bool:
-    """Return whether an edit concerns one list item: it appends one, or its anchor is one whole item."""
+    """Return whether an edit concerns one list item: it appends one, or names one whole item as its place."""
     if is_block(edit.text):
         return False
     return edit.op is EditOp.APPEND or [*map(strip_list_mark, rules)].count(strip_list_mark(edit.anchor)) == 1
 
 
 def _edit_rule(text: str, edit: EditRecord, rules: Sequence[str]) -> tuple[str, str]:
-    """Return the text with one rule, and no other list item, changed; and the whole rule that the anchor belongs to."""
+    """Return the text with one rule, and no other list item, changed; and the rule at which the edit took place."""
     rule = "" if edit.op is EditOp.DELETE else _make_rule(edit.text, rules)
     if edit.op is EditOp.APPEND:
         changed, expected, anchor = _append_rule(text, rule), (*rules, rule), ""
@@ -328,7 +328,7 @@ def _append_rule(text: str, rule: str) -> str:
 
 
 def _find_anchor(rules: Sequence[str], anchor: str) -> int:
-    """Return the index of the one rule that equals ``anchor`` or, if none does, contains it. Raises ``_NotApplied``."""
+    """Return the index of the one rule that equals ``anchor`` or else contains it. Raises ``_NotApplied``."""
     wanted = strip_list_mark(anchor)
     plain = [strip_list_mark(rule) for rule in rules]
     found = [index for index, rule in enumerate(plain) if rule == wanted]

@@ -24,11 +24,11 @@ MAX_CONDITIONS = 6
 """Maximum number of conditions in each of the three parts of a check: trigger, required, forbidden."""
 
 Place: TypeAlias = tuple[int, int]
-"""Where in a move a condition was met: the number of the act, from 0, and the offset in the act's text."""
+"""Where a condition was met: the number of the agent's act, from 0, and the offset in the act's text."""
 
 
 class Feature(enum.StrEnum):
-    """What in a move (the agent's next acts) a condition looks at, and what kind of pattern it looks for."""
+    """What a condition looks at in the agent's next acts, and what kind of pattern it looks for."""
 
     RUNS = "runs"
     """A regular expression, found in a shell command or in a call of another tool."""
@@ -53,7 +53,7 @@ class Order(enum.StrEnum):
 
 
 class Condition(Struct, frozen=True, kw_only=True):
-    """A condition on one act of a move, such as: a command that contains "git push"."""
+    """A condition on one act of the agent, such as: a command that contains "git push"."""
 
     feature: Feature
     pattern: str
@@ -63,7 +63,7 @@ class Condition(Struct, frozen=True, kw_only=True):
 
 
 class Requirement(Condition, frozen=True, kw_only=True):
-    """A condition that a move must meet, if need be before or after another act."""
+    """A condition that the agent's next acts must meet, if need be before or after another act."""
 
     order: Order = Order.ANY
     mark: Condition | None = None
@@ -71,18 +71,18 @@ class Requirement(Condition, frozen=True, kw_only=True):
 
 
 class MoveCheck(Struct, frozen=True, kw_only=True):
-    """Conditions by which a program tells whether a move (the agent's next acts) heeds a lesson."""
+    """Conditions by which a program tells whether the agent's next acts (a move) heed a lesson."""
 
     trigger: tuple[Condition, ...]
     """Conditions, any of which shows that the agent has come to the point where the lesson applies."""
     required: tuple[Requirement, ...]
-    """Conditions that a good move must all meet; at least one, as otherwise a move that does nothing would pass."""
+    """Conditions that the agent must all meet; at least one, as otherwise doing nothing would pass."""
     forbidden: tuple[Condition, ...] = ()
-    """Conditions, none of which a good move may meet."""
+    """Conditions, none of which the agent may meet."""
 
 
 class Standing(enum.StrEnum):
-    """What a check says about a move: it heeds the lesson, breaks it, or is undecided."""
+    """What a check says about the agent's next acts: they heed the lesson, break it, or leave it undecided."""
 
     HEEDS = "heeds"
     BREAKS = "breaks"
@@ -91,14 +91,14 @@ class Standing(enum.StrEnum):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """What a check says about a move, with the reason."""
+    """What a check says about the agent's next acts, with the reason."""
 
     standing: Standing
     why: str
 
 
 def evaluate(check: MoveCheck, move: Move) -> Finding:
-    """Return whether a move heeds or breaks the lesson of a check, or is undecided, with the reason."""
+    """Return whether the agent's next acts heed or break the lesson of a check, or leave it undecided, and why."""
     broken = next((condition for condition in check.forbidden if has(condition, move)), None)
     if broken is not None:
         return Finding(standing=Standing.BREAKS, why=f"it {describe(broken)}")
@@ -145,7 +145,7 @@ def _find_pattern_flaw(condition: Condition) -> str:
 
 
 def has(condition: Condition, move: Move) -> bool:
-    """Return whether an act of the move meets the condition."""
+    """Return whether one of the agent's next acts (a move) meets the condition."""
     return any(True for _ in _find(condition, move))
 
 
@@ -158,7 +158,7 @@ def _meets(wanted: Requirement, move: Move) -> bool:
 
 
 def _find(condition: Condition, move: Move) -> Iterator[Place]:
-    """Yield every place in a move where a condition is met."""
+    """Yield the number of each act that meets the condition, with the offset of the match in its text."""
     for number, act in enumerate(move.acts):
         if act.kind not in _LOOKED_AT[condition.feature]:
             continue
@@ -188,7 +188,7 @@ def fits_path(path: str, pattern: str) -> bool:
 
 
 def describe(condition: Condition) -> str:
-    """Return a condition as a verb phrase about a move, such as "runs 'git push'"."""
+    """Return a condition as what an agent does to meet it, such as "runs 'git push'"."""
     place = f" of {condition.path}" if condition.path else ""
     what = f"{_VERBS[condition.feature]} {condition.pattern!r}{place}"
     if isinstance(condition, Requirement) and condition.mark is not None:
@@ -219,11 +219,11 @@ UNRELATED = (
     Move(acts=(Act(kind=ActKind.RUNS, text="ls -la"),)),
     Move(acts=(Act(kind=ActKind.EDITS, path="misc/unrelated.txt", text="An unrelated line."),)),
 )
-"""Sample moves that heed no lesson: doing nothing, a promise, a look around, an unrelated edit."""
+"""Sample acts that heed no lesson: doing nothing, a promise, a look around, an unrelated edit."""
 
 
 def explain_inseparable(check: MoveCheck, rejected: Move, stood: Move) -> str:
-    """Return why a check proves nothing; "" if it fails ``rejected``, passes ``stood`` and passes no idle move."""
+    """Return why a check proves nothing; "" if it fails ``rejected``, passes ``stood`` and passes no idle acts."""
     bad, good = evaluate(check, rejected), evaluate(check, stood)
     if bad.standing is not Standing.BREAKS:
         return f"the check does not fail what was rejected ({bad.standing}: {bad.why})"
@@ -281,7 +281,7 @@ class Moment(Struct, frozen=True, kw_only=True):
     """One place in a session where the person stepped in; texts on what the agent did are redacted and shortened."""
 
     id: str
-    """A digest of the session and of the turn in which the person stepped in, so it stays the same every night."""
+    """Hash of the session and of the turn in which the person stepped in, so it stays the same every night."""
     kind: MomentKind
     source: str
     session_id: str
@@ -331,13 +331,13 @@ class Proof(Struct, frozen=True, kw_only=True):
     by: str = ""
     """What told rejected from accepted work: ``check`` (a program) or ``judge`` (a model); "" when nothing did."""
     judge: str = ""
-    """Name of the model that judged; for any other model the reference counts as unproven."""
+    """Name of the model that judged; for any other model, the reference counts as not proven to tell good from bad."""
     why: str = ""
-    """Why the reference is proven or not, as a sentence for the report."""
+    """Why the reference is, or is not, proven to tell rejected from accepted work, as a sentence for the report."""
 
 
 class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field="kind"):
-    """The reference of a task at a moment: a move is good when the person would not have to repeat the correction."""
+    """The reference of a task at a moment: acts are good when the person would not have to repeat the correction."""
 
     moment: str
     """The id of the moment whose lesson the task tests."""
@@ -365,5 +365,5 @@ class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field
 
     @property
     def may_vote(self) -> bool:
-        """Whether the gate may count the task: its reference is proven, and ``teaches_only`` does not forbid it."""
+        """Whether the gate may count the task: its reference tells good from bad, and ``teaches_only`` is ""."""
         return self.proof.state is ProofState.PROVEN and not self.teaches_only

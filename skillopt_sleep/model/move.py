@@ -58,7 +58,7 @@ class Move(Struct, frozen=True, kw_only=True):
     acts: tuple[Act, ...] = ()
 
     def render(self) -> str:
-        """Return the move as plain text with fenced blocks, which ``parse_move`` reads back."""
+        """Return the acts as plain text with fenced blocks, which ``parse_move`` reads back."""
         return "\n\n".join(_render_act(act) for act in self.acts)
 
 
@@ -79,7 +79,7 @@ def _render_act(act: Act) -> str:
 
 
 def parse_move(text: str) -> Move:
-    """Return the move in a reply; what is neither a command nor a file counts as words. Raises nothing."""
+    """Return the acts that a reply describes; what is neither a command nor a file counts as words. Raises nothing."""
     acts: list[Act] = []
     words: list[str] = []
 

@@ -64,7 +64,7 @@ LIGHT = 0.4
 """Weight of a number, and of a word that says what to do but not with what ("fix", "write"); other terms weigh 1."""
 
 FEW = 1_000
-"""Maximum number of texts compared with a new text by counting common terms; more are first filtered by weight."""
+"""Maximum number of texts of which each one's common terms with a new text are counted; more are first filtered."""
 
 SLACK = 1e-9
 """Tolerance for rounding errors when sums of weights are compared."""

@@ -121,10 +121,10 @@ class RunsLocally(Protocol):
 
 @runtime_checkable
 class HoldsReplies(Protocol):
-    """A backend that keeps a copy of each reply until the reply is stored in the ledger, so that a crash loses none."""
+    """A backend that keeps a copy of each reply until the night has stored the reply, so that a crash loses none."""
 
     def kept(self, prompt: Prompt) -> None:
-        """Delete the backend's copy of the reply to this prompt, which is now in the ledger. Raises ``DiskError``."""
+        """Delete the backend's copy of the reply to this prompt, which is stored by now. Raises ``DiskError``."""
 
 
 @runtime_checkable
@@ -149,7 +149,7 @@ class Agent(Protocol):
 
 
 class Ask(Protocol):
-    """The function by which one role calls its model: it looks in the ledger, keeps to the budget, and retries."""
+    """The function by which one role calls its model: it looks for a stored reply, keeps to the budget, and retries."""
 
     @property
     def model(self) -> str:
@@ -231,7 +231,7 @@ class Ledger(Protocol):
         """Record an attempt that brought no reply. Raises ``DiskError``."""
 
     def spent(self) -> Spend:
-        """Return what this night has spent since it was started or last resumed, which counts towards its caps."""
+        """Return what this night has spent since it was started or last resumed, which counts towards its limits."""
 
     def spent_on(self, day: str) -> Spend:
         """Return what all nights have spent on ``day`` since each first called this method. Raises ``DiskError``."""

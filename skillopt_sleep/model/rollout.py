@@ -206,7 +206,7 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
 
     task_id: str
     candidate: str
-    """Digest of the documents that were tried."""
+    """Hash of the documents that were tried."""
     sample: int = 0
     """Number of the rollout among repeated ones of the task, from 0."""
     response: str = ""

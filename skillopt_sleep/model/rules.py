@@ -177,7 +177,7 @@ class MemoryBounds(Struct, frozen=True, kw_only=True):
 
 
 class Landing(Struct, frozen=True, kw_only=True):
-    """Documents of another agent than the night's own, to which rules proven in the night are added as well."""
+    """Documents of another agent than the night's own, to which rules that passed the gate are added as well."""
 
     documents: Candidate
     untried: str
@@ -254,7 +254,7 @@ def move_to_memory(
 def land_elsewhere(
     documents: Candidate, edits: Sequence[AppliedEdit], bounds: MemoryBounds
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
-    """Apply proven edits to another agent's documents; return the changed documents and the edits as applied there.
+    """Apply edits that passed the gate to another agent's documents; return these, and the edits as applied there.
 
     Rules that these documents already state are left out, and so are deletions of rules that they lack. A rule that
     belongs next to one that these documents lack is added at the end.

@@ -116,7 +116,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     """One request that can be carried out again, with the reference it is judged by and the sessions it comes from."""
 
     id: str
-    """A digest of the request and the first place it comes from."""
+    """Hash of the request and of the first place that it comes from."""
     intent: str
     """The request, sent word for word in each rollout."""
     reference: Reference
@@ -190,7 +190,7 @@ def may_ask_model(reference: Reference) -> bool:
 
 
 def may_vote(task: TaskRecord) -> bool:
-    """Return whether the gate may count a task; one made at a moment needs a reference that is proven."""
+    """Return whether the gate may count a task; at a moment, its reference must be proven to tell good from bad."""
     return not isinstance(task.reference, MomentReference) or task.reference.may_vote
 
 

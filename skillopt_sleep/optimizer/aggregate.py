@@ -65,7 +65,7 @@ def cut_list(values: Sequence[Value], size: int) -> list[list[Value]]:
 
 
 def unite_patches(patches: Sequence[EditPatch]) -> EditPatch:
-    """Return the edits of several patches as one patch: each patch's first edit, then each one's second, and so on.
+    """Return several patches (lists of edits) as one: each one's first edit, then each one's second, and so on.
 
     Equal edits are joined: how often they were proposed is added up, and so are their tasks. Edits learnt from failures
     come first; one learnt from both failures and successes counts as learnt from failures.
@@ -131,16 +131,16 @@ class Aggregated(Struct, frozen=True, kw_only=True):
 
     patch: EditPatch
     notes: tuple[str, ...] = ()
-    """One sentence for each merge without a usable reply of the optimizer, with the reason."""
+    """One sentence for each merge that the optimizer gave no usable reply to, with the reason."""
 
 
 def aggregate(
     patches: Sequence[EditPatch], document: str, optimizer: Optimizer, *, merge_batch_size: int
 ) -> Aggregated:
-    """Return all patches merged into one, ``merge_batch_size`` (2 or more) at a time, each level in parallel.
+    """Return all patches (lists of edits) merged into one, ``merge_batch_size`` (2 or more) at a time.
 
-    A merge without two different edits makes no model call. When a reply is lost or unreadable, only equal edits are
-    joined. Raises ``FatalBackend`` and ``BudgetSpent``.
+    The merges of a level run in parallel. A merge without two different edits makes no model call. When a reply is lost
+    or unreadable, only equal edits are joined. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     merge = functools.partial(_merge, document=document, optimizer=optimizer)
     sides = [[patch for patch in patches if patch.proposals and patch.learnt is learnt] for learnt in Learnt]
@@ -160,7 +160,7 @@ def aggregate(
 
 
 def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer) -> Aggregated:
-    """Return a batch of patches as one; the optimizer is asked only if they have two different edits between them."""
+    """Return patches (lists of edits) as one; the optimizer is asked only if they have two different edits in all."""
     patch = unite_patches(patches)
     if len(patches) == 1 or len(patch.proposals) <= 1:
         return Aggregated(patch=patch)

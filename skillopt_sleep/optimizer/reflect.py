@@ -170,7 +170,7 @@ def _list_rejected(lesson: Lesson) -> str:
 def _make_prompt(
     minibatch: Minibatch, kind: DocumentKind, document: str, optimizer: Optimizer, lesson: Lesson
 ) -> Prompt:
-    """Return the prompt for one analyst, which also asks for broken rules if the lesson wants them from these cases."""
+    """Return the prompt for one analyst; it also asks for broken rules if ``lesson`` looks for them in these."""
     fields = {
         "kind": str(kind),
         "edit_budget": str(lesson.edit_budget),
