@@ -66,7 +66,7 @@ def require(kind: Kind, name: str, *, where: str = "", besides: tuple[str, ...] 
         known = (*names(kind), *besides)
         or_file = ", or a file such as my_env.py" if kind is Kind.ENVIRONMENT else ""
         raise UsageError(
-            f"{where}there is no {kind[:-1]} {name!r}, only {', '.join(known)}{or_file}{suggest_name(name, known)}"
+            f"{where}there is no {kind[:-1]} {name!r}; known are {', '.join(known)}{or_file}{suggest_name(name, known)}"
         )
 
 
@@ -85,7 +85,7 @@ def find(kind: Kind, name: str) -> object:
     except (Exception, SystemExit) as error:  # the code of others
         raise refuse(kind, name, f"cannot be loaded: {type(error).__name__}: {error}") from error
     if kind in ADAPTERS and not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
-        raise refuse(kind, name, f"cannot be used: expected a dataclass, found {loaded!r:.60}")
+        raise refuse(kind, name, f"cannot be used: its entry point must name a dataclass, not {loaded!r:.60}")
     return loaded
 
 
@@ -122,8 +122,8 @@ def find_reference(judge: str) -> type[msgspec.Struct]:
     config = getattr(reference, "__struct_config__", None)
     if config is None or (config.tag_field, config.tag) != ("kind", judge):
         raise UsageError(
-            f"the judge {judge!r} declares no reference: it needs a class attribute `reference`, a msgspec Struct with"
-            f' tag="{judge}" and tag_field="kind"'
+            f"the judge {judge!r} declares no reference: its class needs an attribute `reference`, a msgspec Struct"
+            f' with tag="{judge}" and tag_field="kind"'
         )
     return cast("type[msgspec.Struct]", reference)
 
@@ -139,7 +139,7 @@ def require_options(kind: Kind, name: str, options: Iterable[str]) -> frozenset[
     for key in options:
         if key not in fields:
             known = f"{', '.join(sorted(fields))}{suggest_name(key, fields)}"
-            raise SettingsError(f"[{kind}.{name}] has no option {key!r}, only {known}")
+            raise SettingsError(f"[{kind}.{name}] has no option {key!r}; its options are {known}")
     return fields
 
 

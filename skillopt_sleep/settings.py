@@ -240,7 +240,7 @@ def _read_file(path: Path, *, required: bool) -> dict[str, object]:
     text = read_named_file(path, "the settings file")
     if text is None:
         if required:
-            raise SettingsError(f"there is no settings file {path}, which {FILE_VARIABLE} names")
+            raise SettingsError(f"there is no settings file {path}, although {FILE_VARIABLE} names it")
         return {}
     try:
         return msgspec.toml.decode(text, type=dict[str, object])

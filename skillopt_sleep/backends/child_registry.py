@@ -58,7 +58,7 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a "login" note without two paths, because a file would be moved by it."""
         if self.kind == "login" and len(self.paths) != 2:  # noqa: PLR2004  the link and the login
-            raise ValueError("a login needs the paths of the link and of the login")
+            raise ValueError('a child of the kind "login" needs two paths, those of the link and of the login')
 
 
 class Reaped(Struct, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ class ChildRegistry:
             unseen.replace(self._path)
         except OSError as error:
             self._users -= 1
-            raise DiskError(f"running children cannot be recorded in {self._path.parent}: {error.strerror}") from error
+            raise DiskError(f"cannot list the running programs in {self._path.parent}: {error.strerror}") from error
 
 
 @functools.cache

@@ -124,11 +124,11 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         if mode is not ReplayMode.WORKTREE:
             return ""
         if sys.platform != "linux":
-            return "claude's sandbox is proven only on Linux and WSL: use --replay native, or --backend codex"
+            return "claude can be sandboxed only on Linux and WSL; use --replay native, or --backend codex"
         missing = [name for name in SANDBOX_PROGRAMS if self._find(name) is None]
         if missing:
             install = " ".join(SANDBOX_PROGRAMS[name] for name in missing)
-            return f"no sandbox for claude, {' and '.join(missing)} missing: install them (apt-get install {install})"
+            return f"claude needs {' and '.join(missing)} for its sandbox; install them: apt-get install {install}"
         problem = find_flaw(self.children, confine_with_bubblewrap(self._find("bwrap") or ""), self.env)
         return f"the sandbox for claude does not work here: {problem}" if problem else ""
 
@@ -145,7 +145,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
                 with contextlib.suppress(OSError):  # it does not exist, or holds something that is not ours
                     (find_config_folder(self.env) / "session-env" / session).rmdir()
             if has_sandbox_failed(ended.stdout):
-                raise Overloaded("claude's sandbox did not start, so commands of the agent were not run")
+                raise Overloaded("the sandbox of claude did not start, so the agent could not run any command")
             deadline = self.cli.timeout if ended.silent else self.seconds
             if assignment.put_back and NO_SESSION in ended.stderr:
                 raise NotPutBack("this version of claude cannot resume a session from its file: run `claude update`")

@@ -212,7 +212,7 @@ def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
         )
         raise add_cost(failure, result.spent, result.price)
     if result.num_turns == 0:
-        raise BadReply(f"claude took the prompt for one of its own commands and asked no model: {result.words[:200]!r}")
+        raise BadReply(f"claude took the prompt for a command of its own and asked no model: {result.words[:200]!r}")
     return result
 
 

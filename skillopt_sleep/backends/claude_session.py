@@ -76,10 +76,10 @@ def select_chain(records: Sequence[Record], put_back: PutBack) -> list[Record]:
     Raises ``NotPutBack`` when the record to cut at is missing, or records do not name their parents.
     """
     if not any(record.get("uuid") and "parentUuid" in record for record in records):
-        raise NotPutBack(f"{put_back.path} has no uuid and parentUuid: its conversation cannot be followed")
+        raise NotPutBack(f"the session {put_back.path} cannot be resumed: its records have no uuid and parentUuid")
     line = next((number for number, record in enumerate(records) if record.get("uuid") == put_back.cut), None)
     if line is None:
-        raise NotPutBack(f"{put_back.path} has no record {put_back.cut}")
+        raise NotPutBack(f"the session {put_back.path} has no record {put_back.cut} to resume it before")
     start = records[line]
     if put_back.kind is CutKind.DECISION and (message := _message_id(start)):
         # all of the message goes: its other calls were made together with this one

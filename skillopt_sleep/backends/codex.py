@@ -196,7 +196,7 @@ class CodexBackend(AgentCli):
         Raises ``NotAllowed`` with ``use_user_config``, as the run would ask another provider than ``complete`` does.
         """
         if self.use_user_config:
-            raise NotAllowed(f"codex cannot replay by itself: {self.refuses(assignment.mode)}")
+            raise NotAllowed(f"codex cannot be used with --replay {assignment.mode}: {self.refuses(assignment.mode)}")
         with self._home.hold_until_first_call() as waited:
             seconds = _subtract_wait(assignment.within, waited).clip(self.loop_timeout)
             env = self._home.build_environment(self.env)
@@ -349,7 +349,7 @@ def _subtract_wait(within: Bounds, waited: float) -> Bounds:
     """Return the limits of a call minus the seconds that it has waited. Raises ``TimedOut`` when no time is left."""
     left = within.after(waited)
     if left.seconds is not None and left.seconds <= 0:
-        raise TimedOut("codex was not asked: the time for this call was over before the first call had ended")
+        raise TimedOut("codex was not called: waiting for its first call used up the time limit of this one")
     return left
 
 

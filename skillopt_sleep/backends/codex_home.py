@@ -65,8 +65,8 @@ class CodexHome:
                 self._link_login(home / ".codex" / LOGIN)
         except OSError as error:
             raise DiskError(
-                f"no home for codex can be made: {error}; free the disk, or set `use_user_config = true` in"
-                " [backends.codex], which needs none"
+                f"cannot make a temporary home for codex: {error}; free disk space, or let codex use your own home:"
+                " `use_user_config = true` in [backends.codex]"
             ) from error
         return dict(env) | {"HOME": str(home), "CODEX_HOME": str(home / ".codex")}
 

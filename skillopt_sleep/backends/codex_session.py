@@ -89,7 +89,7 @@ def cut_rollout(
     records = read_records(put_back, "codex")
     meta = next((_payload(record) for record in records if record.get("type") == "session_meta"), {})
     if not meta:
-        raise NotPutBack(f"{put_back.path} has no session_meta: it is no rollout that codex can resume")
+        raise NotPutBack(f"the session {put_back.path} has no session_meta record, so codex cannot resume it")
     kept = select_records(records, put_back)
     cwd = str(meta.get("cwd") or "")
     mover = Mover(kept, env, cwd=cwd, assignment=assignment, place=place)
@@ -114,7 +114,7 @@ def select_records(records: Sequence[Record], put_back: PutBack) -> list[Record]
     """
     line = int(put_back.cut) if put_back.cut.isdecimal() else 0
     if not 1 < line <= len(records):
-        raise NotPutBack(f"{put_back.path} has no line {put_back.cut} to cut before: it has {len(records)}")
+        raise NotPutBack(f"the session {put_back.path} has {len(records)} lines; it cannot be cut at {put_back.cut}")
     before = list(records[: line - 1])
     if put_back.kind is CutKind.DECISION or not _is_opening(records[line - 1]):
         while before and not _is_given(before[-1]):

@@ -111,12 +111,12 @@ class HandoffBackend:
         Raises ``Awaiting`` after writing a question, ``BackendUnusable`` when it cannot be written, and ``DiskError``.
         """
         if self._box is None or self._closed.is_set():
-            raise BackendUnusable("handoff has no project to write its questions to, or the night has ended")
+            raise BackendUnusable("the backend handoff cannot ask: it has no project folder, or the night has ended")
         name = _build_name(self._box, prompt)
         try:
             answer = self._box.ask(name, _write_question(name, prompt), lambda text: _find_fault(prompt, text))
         except Refused as error:
-            raise BackendUnusable(f"handoff cannot write its questions: {error}") from error
+            raise BackendUnusable(f"the backend handoff cannot write its questions: {error}") from error
         if answer is None:
             raise _build_awaiting(self._box)
         return Reply(text=answer, model="handoff", usage=estimate_usage(prompt, answer))

@@ -83,7 +83,7 @@ class OpenAIBackend:
         object.__setattr__(self, "_endpoint", Endpoint(self.max_reply_bytes))
         flaw = _find_flaw(self._url())
         if flaw:
-            raise SettingsError(f"[backends.openai] base_url is {hide_secrets(self._url())!r}, {flaw}")
+            raise SettingsError(f"[backends.openai] base_url is {hide_secrets(self._url())!r}: {flaw}")
 
     @property
     def name(self) -> str:
@@ -203,10 +203,10 @@ class OpenAIBackend:
     def _read_key(self) -> str:
         key = self.env.get(self.api_key_env, "").strip()
         if not key and not is_local(self._url()):
-            raise NotLoggedIn(f"openai has no key for {hide_secrets(self._url())}: set {self.api_key_env}")
+            raise NotLoggedIn(f"the backend openai has no key for {hide_secrets(self._url())}: set {self.api_key_env}")
         if any(not "!" <= letter <= "~" for letter in key):
             raise NotLoggedIn(
-                f"the key in {self.api_key_env} holds a space, a line end or a letter beyond ASCII, which no key has:"
+                f"the key in {self.api_key_env} holds a space, a line end or a character beyond ASCII, as no key does:"
                 f" {OPENAI.fixes[NotLoggedIn]}"
             )
         return key or NO_KEY
@@ -223,11 +223,11 @@ def _find_flaw(url: str) -> str:
         port = parts.port
     except ValueError as error:
         why = str(error) if "@" not in str(error) else "it cannot be read"
-        return f"which is no address ({why}); expected one like {DEFAULT_BASE_URL}"
+        return f"it is no address ({why}); expected one like {DEFAULT_BASE_URL}"
     if parts.scheme not in {"http", "https"}:
         return "it must begin with https:// or http://"
     if not parts.hostname or port == 0 or any(letter.isspace() for letter in url):
-        return "which names no host, or not as an address does"
+        return "it has no host or no usable port"
     return ""
 
 

@@ -59,8 +59,8 @@ MAX_REPLY_BYTES = 4 * 2**20
 OPENAI = AgentAdvice(
     name="openai",
     fixes={
-        NotLoggedIn: "put a good key into OPENAI_API_KEY, or the variable `api_key_env` in [backends.openai] names",
-        ModelRefused: "name another one, by `model` in [backends.openai], --target-model or --optimizer-model",
+        NotLoggedIn: "put a valid key into OPENAI_API_KEY, or into the variable `api_key_env` in [backends.openai]",
+        ModelRefused: "name another model by `model` in [backends.openai], --target-model or --optimizer-model",
         QuotaExhausted: "add credit, or wait for the quota to renew",
     },
 )
@@ -148,7 +148,7 @@ class Endpoint:
         shown = at.shown or at.url
         with self._lock:
             if self._closed:
-                raise TimedOut("nothing was sent: this backend has been closed")
+                raise TimedOut("no request was sent: this backend was closed before")
             if self._loop is None or self._client is None:
                 self._client = _connect(at, self._max_bytes)
                 self._loop = asyncio.new_event_loop()
@@ -161,7 +161,7 @@ class Endpoint:
         except TimeoutError:
             raise TimedOut(f"{shown} gave no answer within {seconds:g} s") from None
         except concurrent.futures.CancelledError:
-            raise TimedOut(f"a request to {shown} was cancelled: this backend has been closed") from None
+            raise TimedOut(f"the request to {shown} was cancelled because this backend was closed") from None
 
     async def _cancel_all(self) -> None:
         requests = asyncio.all_tasks() - {asyncio.current_task()}
@@ -363,7 +363,7 @@ def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) ->
     usage = _read_usage(body.usage)
     cost = usage if usage and (usage.input_tokens or usage.output_tokens) else estimate_usage(prompt, text)
     if reason in CUT_OFF and (not text.strip() or prompt.schema is not None):
-        raise add_cost(TooLong("openai was cut off: the answer is longer than the model may write"), cost)
+        raise add_cost(TooLong("openai cut its answer off: it is longer than the model may write"), cost)
     if not text and reason in CONTENT_FILTERS:
         text = FILTERED
     name = _as_text(body.model)[:NAME_LENGTH] or model

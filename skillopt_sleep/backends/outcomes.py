@@ -102,11 +102,11 @@ async def read_bounded(response: Any, max_bytes: int) -> bytes:  # noqa: ANN401 
     if encoding in {"", "identity"} or not body:
         return bytes(body)
     if encoding != "gzip":
-        raise BadReply(f"openai answered in a compression that was not asked for ({excerpt(encoding, 40)})")
+        raise BadReply(f"openai compressed its answer with {excerpt(encoding, 40)}, but only gzip was asked for")
     try:
         content = zlib.decompressobj(GZIP).decompress(body, max_bytes + 1)
     except zlib.error as error:
-        raise BadReply(f"openai answered with damaged gzip ({error})") from None
+        raise BadReply(f"the gzip data that openai answered with are damaged ({error})") from None
     if len(content) > max_bytes:
         raise _describe_flood(max_bytes)
     return content
@@ -130,9 +130,9 @@ def decode_json(content: str | bytes, kind: type[T]) -> T:
             raw = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], raw)
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, ValueError, OverflowError) as error:
-        raise BadReply(f"it cannot be read as JSON ({excerpt(str(error), QUOTE_LENGTH)})") from None
+        raise BadReply(f"the text cannot be read as JSON ({excerpt(str(error), QUOTE_LENGTH)})") from None
     except RecursionError:
-        raise BadReply("it is nested too deeply") from None
+        raise BadReply("the JSON is nested too deeply to be read") from None
 
 
 def decode_lines(lines: Iterable[str | bytes], kind: type[T]) -> Iterator[T]:
@@ -189,7 +189,7 @@ def raise_if_ended_early(
     if ended.timed_out:
         raise TimedOut(f"{advice.name} gave no answer within {round(deadline, 1):g} s{_quote(words)}")
     if ended.flooded:
-        raise BadReply(f"{advice.name} was ended because it wrote without end{_quote(words)}")
+        raise BadReply(f"{advice.name} was stopped because its output did not end{_quote(words)}")
     signal = -ended.status if ended.status < 0 else ended.status - 128  # a shim reports a signal as 128 more
     if 0 < signal < 65:  # noqa: PLR2004  the highest signal
         raise Overloaded(f"{advice.name} was killed by signal {signal}{_quote(words or find_error_line(ended.stderr))}")
@@ -213,12 +213,12 @@ def build_reply(
     if usage is None or not (usage.input_tokens or usage.output_tokens):
         usage = estimate_usage(prompt, text)
     if not text.strip():
-        raise add_cost(EmptyReply(f"{advice.name} answered with nothing"), usage, cost_usd)
+        raise add_cost(EmptyReply(f"{advice.name} returned an empty answer"), usage, cost_usd)
     if prompt.schema is not None:
         try:
             extract_json(text)
         except ValueError:
-            error = BadReply(f"{advice.name} was asked for JSON and answered without any{_quote(text)}")
+            error = BadReply(f"{advice.name} was asked for JSON, but its answer contains none{_quote(text)}")
             raise add_cost(error, usage, cost_usd) from None
     return Reply(text=text, model=model, usage=usage, cost_usd=cost_usd, latency=latency)
 

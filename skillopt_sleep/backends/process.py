@@ -130,7 +130,7 @@ class Children:
                 with self._lock:
                     self._live.discard(child)
             if self._closed:
-                raise TimedOut(f"{argv[0]} was ended: this backend has been closed")
+                raise TimedOut(f"{argv[0]} was stopped because this backend was closed")
             seconds = time.monotonic() - started
             return replace(cut, status=child.returncode, stdout=_read(out), stderr=_read(err), seconds=seconds)
 
@@ -147,15 +147,15 @@ class Children:
         given, out, err = files
         with self._lock:  # or a child could start after `close` has looked
             if self._closed:
-                raise TimedOut(f"{argv[0]} was not started: this backend has been closed")
+                raise TimedOut(f"{argv[0]} was not started because this backend was closed before")
             try:
                 child = subprocess.Popen(
                     argv, stdin=given, stdout=out, stderr=err, env=env, cwd=cwd, start_new_session=True
                 )
             except OSError as error:
                 if error.errno in {errno.ENOENT, errno.EACCES, errno.ENOEXEC}:
-                    raise NotInstalled(f"{argv[0]} cannot be executed: {error.strerror}") from error
-                raise Overloaded(f"{argv[0]} cannot be started now: {error.strerror}") from error
+                    raise NotInstalled(f"the program {argv[0]} cannot be executed: {error.strerror}") from error
+                raise Overloaded(f"the program {argv[0]} cannot be started now: {error.strerror}") from error
             self._live.add(child)
             return child
 
@@ -206,7 +206,7 @@ def make_temporary_folder(mark: str = "") -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix=build_folder_prefix(mark), ignore_cleanup_errors=True) as folder:
             yield Path(folder)
     except OSError as error:
-        raise DiskError(f"a temporary folder cannot be used: {error}") from error
+        raise DiskError(f"cannot make or use a temporary folder: {error}") from error
 
 
 def build_folder_prefix(mark: str) -> str:

@@ -89,9 +89,9 @@ def read_records(put_back: PutBack, agent: str) -> list[Record]:
     path = Path(put_back.path)
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise NotPutBack(f"{path} is not a regular file")
+            raise NotPutBack(f"the session file {path} is not a regular file")
         if path.stat().st_size > LARGEST:
-            raise NotPutBack(f"{path} is larger than {LARGEST // 2**20} MB")
+            raise NotPutBack(f"the session file {path} is larger than {LARGEST // 2**20} MB")
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise NotPutBack(f"the session file {path} cannot be read: {error.strerror}") from error

@@ -138,13 +138,13 @@ class SimulatedBackend(Traits):
             if not 0 <= share <= 1:
                 raise SettingsError(f"simulated backend: {name} is {share}, must be between 0 and 1")
         if self.span < 0:
-            raise SettingsError(f"simulated backend: span is {self.span}, must be 0 or more rules")
+            raise SettingsError(f"simulated backend: span is {self.span}, must be a number of rules, 0 or more")
         if self.latency < 0:
             raise SettingsError(f"simulated backend: latency is {self.latency}, must be 0 or more seconds")
         if self.fatal and self.fatal not in FATAL:
-            raise SettingsError(f"simulated backend: fatal is {self.fatal!r}, known are {', '.join(FATAL)}")
+            raise SettingsError(f"simulated backend: fatal is {self.fatal!r}, must be one of {', '.join(FATAL)}")
         if self.worlds is not None and (found := find_flaws(self.worlds)):
-            raise UsageError(f"simulated backend: not a sound world: {'; '.join(found)}")
+            raise UsageError(f"simulated backend: its world contradicts itself: {'; '.join(found)}")
         self._world()
 
     @property
@@ -179,7 +179,7 @@ class SimulatedBackend(Traits):
         started = time.monotonic()
         text = "" if self.fatal else self._answer(prompt)
         if self._line.closed.wait(max(0.0, started + self.latency - time.monotonic())):
-            raise TimedOut("the simulated agent was closed")
+            raise TimedOut("the simulated agent was closed before it answered")
         if self.fatal:
             raise FATAL[self.fatal](_describe_fatal(self.fatal))
         self._draw_fault(prompt)
@@ -204,7 +204,7 @@ class SimulatedBackend(Traits):
         drawn = draw_uniform(self.seed, *call, number, "fault")
         for fault, share in msgspec.structs.asdict(self.faults).items():
             if drawn < share:
-                raise TRANSIENT[fault](f"simulated fault {fault!r}, try {number} of this call")
+                raise TRANSIENT[fault](f"the simulated agent failed on purpose: {fault!r}, attempt {number}")
             drawn -= share
 
     def _answer(self, prompt: Prompt) -> str:
@@ -266,7 +266,7 @@ def load_world(path: str = "") -> World:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise UsageError(f"world file {path!r} cannot be read: {error.strerror}") from error
+        raise UsageError(f"cannot read the world file {path!r} of the simulated agent: {error.strerror}") from error
     return read_world(data, origin=f"world file {path!r}")
 
 

@@ -99,11 +99,11 @@ def read_world(data: bytes, *, origin: str) -> World:
     try:
         world = msgspec.json.decode(data, type=World)
     except msgspec.MsgspecError as error:
-        raise UsageError(f"{origin} is not a world file: {error}") from error
+        raise UsageError(f"{origin} is not a world file for the simulated agent: {error}") from error
     if world.schema_version != SCHEMA_VERSION:
-        raise UsageError(f"{origin} has schema_version {world.schema_version}, this program reads {SCHEMA_VERSION}")
+        raise UsageError(f"{origin} has schema_version {world.schema_version}; this program reads {SCHEMA_VERSION}")
     if found := find_flaws(world):
-        raise UsageError(f"{origin} is not a sound world: {'; '.join(found)}")
+        raise UsageError(f"{origin} contradicts itself: {'; '.join(found)}")
     return world
 
 

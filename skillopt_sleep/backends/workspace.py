@@ -125,7 +125,7 @@ def open_workspace(
                 checkout.commit_start()
             yield Workspace(folder, root, _find_folder(root, assignment.folder), checkout)
         except OSError as error:
-            raise DiskError(f"a workspace cannot be made or read: {error}") from error
+            raise DiskError(f"cannot make or read the folder in which the agent works: {error}") from error
         finally:
             _unlock(folder)
 

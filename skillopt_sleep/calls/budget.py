@@ -215,8 +215,8 @@ class Budget:
         spent = self.spent
         if spent.seconds + seconds > self.caps.minutes * 60.0:
             raise BudgetSpent(
-                f"the provider asks for a wait of {seconds:.0f} s, and the cap of {self.caps.minutes:g} minutes is"
-                f" reached before ({spent.seconds / 60:.1f} min spent); run again to continue, or raise --max-minutes",
+                f"the provider asks for a wait of {seconds:.0f} s, which would exceed the cap of {self.caps.minutes:g}"
+                f" minutes ({spent.seconds / 60:.1f} min spent); run again to continue, or raise --max-minutes",
                 cap="minutes",
             )
 

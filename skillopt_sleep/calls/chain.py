@@ -139,8 +139,8 @@ class Breaker:
             self._lost += 1
             if self._lost >= self._limit:
                 raise BackendUnusable(
-                    f"{self._lost} calls in a row were lost ({type(error).__name__}: {error}); nothing is scored and"
-                    " nothing is forgotten: run again when the service is back"
+                    f"{self._lost} calls in a row failed ({type(error).__name__}: {error}); nothing was scored, and"
+                    " what was paid for is kept: run again when the service works again"
                 ) from error
 
 
@@ -300,7 +300,7 @@ def _send(backend: Backend, prompt: Prompt) -> Reply:
     """
     if isinstance(prompt, Assignment):
         if not isinstance(backend, Agent):
-            raise UsageError(f"the backend {backend.name} has no agent that could work in a folder; use --replay text")
+            raise UsageError(f"the backend {backend.name} has no agent that can work in a folder; use --replay text")
         answer: Callable[[], Reply] = partial(backend.run, prompt)
     else:
         answer = partial(backend.complete, prompt)

@@ -26,7 +26,7 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Wait for ``seconds``. Raises ``Interrupted`` at once when the clock is stopped."""
         if self._stopped.wait(seconds):
-            raise Interrupted("the night was stopped")
+            raise Interrupted("the wait before the next attempt was interrupted")
 
     def stop(self) -> None:
         """Wake every sleeping thread with ``Interrupted``."""

@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 @click.command("adopt")
 @click.argument("night", required=False)
-@click.option("--edit", "edits", multiple=True, metavar="ID", help="Adopt only this edit; may be repeated.")
-@click.option("--undecided", is_flag=True, help="Also adopt undecided edits; recorded as adopted by hand.")
-@click.option("--reword", is_flag=True, help="Open the rules in $VISUAL or $EDITOR first; your words were not tried.")
+@click.option("--edit", "edits", multiple=True, metavar="ID", help="Adopt only the edit with this id; may be repeated.")
+@click.option("--undecided", is_flag=True, help="Also adopt edits that the test left undecided.")
+@click.option("--reword", is_flag=True, help="Reword the rules in $VISUAL or $EDITOR before you adopt them, untested.")
 @place_options
 def adopt_command(
     night: str | None, edits: tuple[str, ...], undecided: bool, reword: bool, as_json: bool, **flags: Json | Path
 ) -> None:
     """Apply the proposal of NIGHT (default: the latest that waits) to your files, whole or only single edits.
 
-    An edit that the guard holds back is applied only when named with --edit; an undecided one needs --undecided,
-    unless it is listed as "you said so". All
-    files change together or none does. Refused (exit 8), with nothing changed, when a file is no longer what the night
-    measured; a night that you reverted can be adopted again, also into a file that you edited since.
+    An edit that the safety check holds back is applied only when you name it with --edit. An undecided edit needs
+    --undecided, unless it is listed as "you said so". All files change together or none does. If a file was changed
+    since the night tested it, nothing is adopted (exit code 8). A night that you reverted can be adopted again, also
+    into a file that you edited since.
     """
     from skillopt_sleep.usecases.adopt import adopt_night
     from skillopt_sleep.usecases.upkeep import settle
@@ -79,20 +79,20 @@ def _ask_for_words(edits: Sequence[EditRecord]) -> dict[str, str]:
     _, *parts = re.split(r"^== (\S+) ==[ \t]*$", page, flags=re.MULTILINE)
     found = {id_: text.strip() for id_, text in zip(parts[::2], parts[1::2], strict=True)}
     if missing := [edit.id for edit in edits if edit.id not in found]:
-        raise Refused(f"the line == {missing[0]} == is gone, so nothing was adopted; empty a rule to leave it out")
+        raise Refused(f"the line == {missing[0]} == is missing, so nothing was adopted; keep it, and empty its rule")
     return found
 
 
 @click.command("revert")
 @click.argument("night", required=False)
-@click.option("--edit", metavar="ID", help="Revert only this edit.")
-@click.option("--list", "listing", is_flag=True, help="List what is live and can be undone; change nothing.")
+@click.option("--edit", metavar="ID", help="Revert only the edit with this id.")
+@click.option("--list", "listing", is_flag=True, help="List the adopted edits that can be reverted; change nothing.")
 @place_options
 def revert_command(night: str | None, edit: str | None, listing: bool, as_json: bool, **flags: Json | Path) -> None:
-    """Undo what NIGHT (default: the latest adopted one) changed, or one edit; the rest of every file stays as it is.
+    """Undo all edits of NIGHT (default: the latest adopted one), or one edit; the rest of every file stays as it is.
 
-    Lines that you added among the rules stay. Refused (exit 8), with nothing changed, when you rewrote a rule that
-    would go, or later edits depend on it.
+    Lines that you added among the rules stay. If you rewrote a rule that would be removed, or later edits depend on
+    it, nothing is changed (exit code 8).
     """
     from skillopt_sleep.storage.adoption import revert
     from skillopt_sleep.usecases.status import read_status
@@ -105,7 +105,7 @@ def revert_command(night: str | None, edit: str | None, listing: bool, as_json: 
     if night is None and edit is None:
         adopted = read_status(workspace).adopted
         if not adopted:
-            raise Refused("no night of this project is adopted, so there is nothing to revert")
+            raise Refused("no night of this project is adopted now, so there is nothing to revert")
         night = adopted[0]
     changes = revert(workspace.staging, night=night, edit=edit)
     settle(workspace)
@@ -168,12 +168,12 @@ def _list_live(workspace: Workspace, *, as_json: bool) -> None:
 @place_options
 @click.pass_context
 def checks_command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> None:
-    """List the commands that may score replays, and others that your sessions use often.
+    """List the commands you approved to score the agent's work, and others that your sessions use often.
 
     With `--replay worktree` the agent works in a throwaway copy of the project, and its work is scored by the exit
-    status of commands you approved here, such as your tests. They run in that copy, without network, and can write
-    nowhere else. Approvals are kept with your own data, for this project alone; a project cannot approve anything
-    itself.
+    status of the commands that you approve with `checks approve`, such as your tests. They run in that copy, without
+    network, and can write nowhere else. An approval counts for this project alone and is kept outside of it, so that
+    the project's files cannot approve anything.
     """
     context.obj = flags
     if context.invoked_subcommand is not None:
@@ -186,13 +186,13 @@ def checks_command(context: click.Context, /, as_json: bool, **flags: Json | Pat
 
 @checks_command.command("approve")
 @click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
-@click.option("--seconds", type=float, default=300.0, show_default=True, help="Time limit of each run.")
+@click.option("--seconds", type=float, default=300.0, show_default=True, help="Longest run of a command, in seconds.")
 @place_options
 @click.pass_obj
 def approve(
     given: dict[str, Json | Path], /, *, commands: tuple[str, ...], seconds: float, as_json: bool, **flags: Json | Path
 ) -> None:
-    """Approve COMMANDs: ids from the list, or quoted command lines."""
+    """Let each COMMAND score the agent's work: an id that `checks` lists, or a quoted command line."""
     from skillopt_sleep.usecases import permissions
 
     workspace = open_workspace(_merge_flags(given, flags))
@@ -208,7 +208,7 @@ def approve(
 @place_options
 @click.pass_obj
 def remove(given: dict[str, Json | Path], /, *, commands: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
-    """Remove approved COMMANDs: by their ids, or as they were approved."""
+    """Withdraw the approval of each COMMAND: an id that `checks` lists, or the command line."""
     from skillopt_sleep.usecases import permissions
 
     workspace = open_workspace(_merge_flags(given, flags))

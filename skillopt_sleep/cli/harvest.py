@@ -20,28 +20,29 @@ if TYPE_CHECKING:
 
 
 @click.command("harvest")
-@click.option("--sessions", is_flag=True, help="Print the sessions with new prompts.")
-@click.option("--all", "everything", is_flag=True, help="With --sessions: print the whole archive.")
+@click.option("--sessions", is_flag=True, help="List the sessions that have new prompts.")
+@click.option("--all", "everything", is_flag=True, help="With --sessions: list every session that is kept.")
 @click.option(
     "--tasks-out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Find tasks by rules and write them to this file for review.",
+    help="Find tasks without a model and write them to this file, for you to review.",
 )
 @place_options
 def harvest_command(
     sessions: bool, everything: bool, tasks_out: Path | None, as_json: bool, **flags: Json | Path
 ) -> None:
-    """Read new sessions into the inbox, without secrets, and say what was found.
+    """Read new sessions into this program's archive, without secrets, and print how many were found.
 
-    With --sessions --json: a line of JSON for each file with new prompts. With --tasks-out: the tasks that rules alone
-    find in the waiting sessions, as a file to review by hand and use with `run --tasks`; nothing leaves the inbox.
+    --sessions --json prints a line of JSON for each session file with new prompts. --tasks-out finds tasks in the
+    sessions that wait for a night and writes them to a file: review it by hand, then use it with `run --tasks`. Those
+    sessions keep waiting.
     """
     from skillopt_sleep.model.session import Place, list_typed
     from skillopt_sleep.reports.formatting import list_left_out, plain
     from skillopt_sleep.usecases.sessions import count_left_out, count_waiting, file_sessions, select_in_scope
 
     if everything and not sessions:
-        raise UsageError("--all needs --sessions; together they print every session of the archive")
+        raise UsageError("--all needs --sessions; together they list every session that is kept")
     workspace = open_workspace(flags)
     filed = file_sessions(workspace)
     if tasks_out is not None:
@@ -92,7 +93,7 @@ def _describe_steps(workspace: Workspace, steps: Mapping[str, int]) -> str:
 
 @click.command("forget")
 @click.argument("session", required=False)
-@click.option("--all", "everything", is_flag=True, help="Forget every session that is kept, of all projects.")
+@click.option("--all", "everything", is_flag=True, help="Forget all kept sessions of all projects.")
 @click.option("--yes", is_flag=True, help="Do not ask before deleting.")
 @data_dir_option
 @as_json
@@ -106,9 +107,7 @@ def forget_command(session: str | None, everything: bool, yes: bool, data_dir: s
     from skillopt_sleep.usecases.uninstall import describe_session, find_sessions, forget_sessions
 
     if bool(session) == everything:
-        raise UsageError(
-            "name a session, or use --all for every one; `harvest --sessions --all --scope all` lists them"
-        )
+        raise UsageError("name the id of a SESSION, or --all; `harvest --sessions --all --scope all` lists the ids")
     workspace = open_workspace({"data_dir": data_dir} if data_dir else {})
     found = find_sessions(workspace, session or "")
     if not yes and found:
@@ -143,7 +142,7 @@ def _export(workspace: Workspace, path: Path) -> None:
     from skillopt_sleep.usecases.sessions import load_waiting
 
     if path.exists():
-        raise Refused(f"{path} exists already and may have been reviewed; move it, or name another file")
+        raise Refused(f"{path} exists already and may hold your review; move that file away, or name another one")
     tasks = mine_heuristic(load_waiting(workspace), target_skill=get_target_skill_name(workspace)).tasks
     write_atomic(path.absolute(), encode_tasks(tasks))
     click.echo(f"{len(tasks)} tasks written to {path}; review them, then: skillopt-sleep run --tasks {path}", err=True)

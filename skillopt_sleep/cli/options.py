@@ -48,8 +48,10 @@ def _combine(*options: Callable[[F], F]) -> Callable[[F], F]:
     return lambda command: functools.reduce(lambda done, option: option(done), reversed(options), command)
 
 
+_integer = functools.partial(click.option, type=int)
+_amount = functools.partial(click.option, type=float)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-data_dir_option = click.option("--data-dir", help="Where this program keeps its own data.")
+data_dir_option = click.option("--data-dir", help="Folder of this program's data.  [default: this system's usual one]")
 
 BACKENDS = ", ".join(names(Kind.BACKEND))
 """The names of all backends, such as "claude", for help texts."""
@@ -58,81 +60,79 @@ place_options = _combine(
     click.option(
         "--project", type=click.Path(file_okay=False, path_type=Path), help="Project folder.  [default: here]"
     ),
+    click.option("--scope", type=click.Choice(["invoked", "all"]), help="Learn from this project's sessions, or all."),
     click.option(
-        "--scope", type=click.Choice(["invoked", "all"]), help="Sessions of this project, or of all projects."
+        "--source", help=f"Agent whose sessions are read: {', '.join(HOMES.values())}; auto (default): every agent."
     ),
-    click.option("--source", help=f"Read these sessions: {', '.join(HOMES.values())}, auto, all.  [default: auto]"),
     *(
         click.option(f"--{source}-home", option, help=f"Folder with the sessions of {label_of_source(source)}.")
         for option, source in HOMES.items()
     ),
     data_dir_option,
-    click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; a.b.c=v for tables."),
+    click.option(
+        "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as in memory_rules=12."
+    ),
     as_json,
 )
 """Adds the options of every command that works on a project: where that is, and where its sessions are."""
 night_options = _combine(
-    click.option("--backend", help=f"Agent or API to call: {BACKENDS}.  [default: claude]"),
-    click.option("--target-backend", help="Backend of the model that should improve."),
+    click.option("--backend", help=f"Agent or API that answers the calls of a night: {BACKENDS}.  [default: claude]"),
+    click.option("--target-backend", help="Agent or API of the model that should improve.  [default: --backend]"),
     click.option("--target-model", help="Model that should improve.  [default: the one your sessions used]"),
-    click.option("--optimizer-backend", help="Backend of the model that mines, judges and reflects."),
-    click.option("--optimizer-model", help="Model that mines, judges and reflects."),
-    click.option("--share-with", help="Further providers that may see your sessions, separated by commas."),
+    click.option("--optimizer-backend", help="Agent or API of the model that writes rules.  [default: --backend]"),
+    click.option("--optimizer-model", help="Model that finds tasks, judges answers and writes rules."),
+    click.option("--share-with", help="Further model providers that may see your sessions, separated by commas."),
     click.option(
-        "--agent",
-        help=f"Agent whose files may change: {', '.join(names(Kind.AGENT))}.  [default: whose sessions are read]",
+        "--agent", help=f"Agent whose files are tested: {', '.join(names(Kind.AGENT))}.  [default: the most used]"
     ),
     click.option(
-        "--for",
-        "land_for",
-        metavar="AGENTS",
-        help="Agents that get what is proven, separated by commas.  [default: whose sessions are read]",
+        "--for", "land_for", metavar="AGENTS", help="Agents whose files get proven rules, such as claude,codex."
     ),
-    click.option("--target-skill", help="Improve this skill (SKILL.md or its name) instead of the learnt one."),
-    click.option("--miner", help="How tasks are found: heuristic, model, auto."),
-    click.option("--gate-mode", help="How a change is tested: paired, strict or off.  [default: paired]"),
-    click.option("--gate-metric", help="Score that is compared: hard, soft or mixed."),
+    click.option("--target-skill", help="Skill to improve, by name or SKILL.md.  [default: one of this program's own]"),
+    click.option("--miner", help="How tasks are found: by rules (heuristic) or by a model (model, the default)."),
+    click.option(
+        "--gate-mode", help="Test of changes: paired (rule by rule), strict (mean scores) or off.  [default: paired]"
+    ),
+    click.option("--gate-metric", help="Score that decides: hard (pass or fail), soft (a grade) or mixed (both)."),
     click.option("--preferences", metavar="TEXT", help="Your own wishes, shown to the model that writes rules."),
-    click.option("--edit-budget", type=int, help="Most edits proposed for one document in a night."),
-    click.option("--rollouts-k", type=int, help="Attempts at each training task."),
-    click.option("--replay", help="text, native (by the agent itself) or worktree (in a copy of the project)."),
-    click.option("--workers", type=int, help="Largest number of calls at the same time."),
-    click.option("--max-calls", type=int, help="Cap on model calls in a night."),
-    click.option("--max-tokens", type=int, help="Cap on tokens in a night."),
-    click.option("--max-usd", type=float, help="Cap on dollars in a night."),
-    click.option("--max-minutes", type=float, help="Cap on minutes in a night."),
+    _integer("--edit-budget", help="Largest number of edits proposed for one document in a night.  [default: 4]"),
+    _integer("--rollouts-k", help="Number of attempts at each training task.  [default: 1]"),
     click.option(
-        "--auto-adopt/--no-auto-adopt",
-        default=None,
-        help="Adopt without asking what scored 8 on 12 or more different tasks and made no task worse for certain.",
+        "--replay",
+        help="How to repeat a request: text (one call), native (by the agent), worktree (in a copy).  [default: text]",
+    ),
+    _integer("--workers", help="Largest number of calls at the same time.  [default: 4]"),
+    _integer("--max-calls", help="Largest number of model calls in a night.  [default: 120]"),
+    _integer("--max-tokens", help="Largest number of tokens in a night.  [default: 400000]"),
+    _amount("--max-usd", help="Largest cost of a night, in US dollars.  [default: 2]"),
+    _amount("--max-minutes", help="Longest duration of a night, in minutes.  [default: 60]"),
+    click.option(
+        "--auto-adopt/--no-auto-adopt", default=None, help="Adopt clearly proven rules without asking.  [default: ask]"
     ),
     click.option(
-        "--notify/--no-notify", default=None, help="Tell the desktop when a proposal waits or a night failed."
+        "--notify/--no-notify", default=None, help="Show on the desktop that a proposal waits or a night failed."
     ),
-    click.option("--max-calls-day", type=int, help="Cap on calls of all projects together, noon to noon; 0: none."),
-    click.option("--max-tokens-day", type=int, help="Cap on tokens of all projects together, noon to noon; 0: none."),
-    click.option("--max-usd-day", type=float, help="Cap on dollars of all projects together, noon to noon; 0: none."),
+    _integer("--max-calls-day", help="Largest number of calls of all projects from noon to noon.  [default: no limit]"),
+    _integer("--max-tokens-day", help="Largest number of tokens of all projects from noon to noon; 0: no limit."),
+    _amount("--max-usd-day", help="Largest cost of all projects from noon to noon, in US dollars; 0: no limit."),
     place_options,
 )
 """Adds the options of every command that runs or describes a night, ``place_options`` included."""
 
-
 run_options = _combine(
-    click.option("--workers", type=int, help="Largest number of calls at the same time.  [default: 8]"),
-    click.option("--seed", type=int, help="Random seed.  [default: 42]"),
-    click.option("--max-calls", type=int, help="Cap on model calls."),
-    click.option("--max-tokens", type=int, help="Cap on tokens."),
-    click.option("--max-usd", type=float, help="Cap on dollars."),
-    click.option("--max-minutes", type=float, help="Cap on minutes."),
-    click.option(
-        "--engine", help="Where attempts are made: local, or ray for the nodes of a cluster.  [default: local]"
-    ),
-    click.option("--ray-address", help="Address of the Ray cluster; without it, Ray is started on this machine."),
+    _integer("--workers", help="Largest number of calls at the same time.  [default: 8]"),
+    _integer("--seed", help="Seed of every random choice of this run.  [default: 42]"),
+    _integer("--max-calls", help="Largest number of model calls.  [default: a quarter more than planned]"),
+    _integer("--max-tokens", help="Largest number of tokens.  [default: no limit]"),
+    _amount("--max-usd", help="Largest cost, in US dollars.  [default: no limit]"),
+    _amount("--max-minutes", help="Longest duration, in minutes.  [default: no limit]"),
+    click.option("--engine", help="Where items are attempted: local (this machine) or ray.  [default: local]"),
+    click.option("--ray-address", help="Address of the cluster for --engine ray.  [default: a new one here]"),
 )
 """Adds the options that ``train`` and ``eval`` have in common."""
 
-
-all_option = click.option("--all", "everything", is_flag=True, help="Show everything, not only one screen of it.")
+all_option = click.option("--all", "everything", is_flag=True, help="Print everything, not only one screen of it.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Count the run's calls; call no model, write nothing.")
 
 
 def print_page(page: Page, *, paged: bool = True) -> None:
@@ -273,7 +273,7 @@ def open_workspace(
     if not folder.is_dir():
         raise UsageError(f"--project {folder}: there is no such folder")
     if str(folder.resolve()).encode("utf-8", "replace").decode() != str(folder.resolve()):
-        raise UsageError(f"--project {str(folder)!a}: its name is not UTF-8 and cannot be stored; rename the folder")
+        raise UsageError(f"--project {str(folder)!a}: its path is not UTF-8 and cannot be stored; rename the folder")
     notices = [f"left out: {fault}" for fault in list_unusable_agents()]
     workspace = Workspace(settings, origins, env, folder.resolve(), dry_run=dry_run, notify=notices.append)
     context = click.get_current_context(silent=True)
@@ -313,7 +313,7 @@ def _assign(given: dict[str, Json], assignment: str) -> None:
     for table in tables:
         below = node.setdefault(table, {})
         if not isinstance(below, dict):
-            raise UsageError(f"--set {assignment}: {table} has a value already, so it cannot be a table too")
+            raise UsageError(f"--set {assignment}: {table} has a value already, which hides settings in it; drop one")
         node = below
     node[key] = parse_value(text)
 
@@ -382,7 +382,7 @@ def _stop_on_signal(hint: str) -> Iterator[None]:
         for number in before:
             signal.signal(number, _ignore)
         before.clear()
-        raise Interrupted(f"stopped by {signal.Signals(signum).name}{hint}", signum=signum)
+        raise Interrupted(f"the command was stopped by {signal.Signals(signum).name}{hint}", signum=signum)
 
     for number in before:
         signal.signal(number, stop)

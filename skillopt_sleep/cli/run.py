@@ -43,16 +43,16 @@ DEMO_SETTINGS = "settings.toml"
 
 
 @click.command("run")
-@click.option("--dry-run", is_flag=True, help="Show tonight's tasks and expected calls; call no model, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the tasks and the calls of a night; call no model, write nothing.")
 @click.option(
     "--tasks",
     "--tasks-file",
     "task_file",
     type=click.Path(path_type=Path),
-    help="Use these reviewed tasks; read no sessions.",
+    help="Use the tasks of this reviewed file (`harvest --tasks-out` writes one); read no sessions.",
 )
 @click.option(
-    "--wait", type=click.FloatRange(0, 1440), default=0.0, help="Minutes to wait while another night is running."
+    "--wait", type=click.FloatRange(0, 1440), default=0.0, help="Longest wait for a running night, in minutes."
 )
 @night_options
 def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, **flags: Json | Path) -> None:
@@ -92,15 +92,15 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
 @click.command("dry-run", params=[option for option in run_command.params if option.name not in {"dry_run", "wait"}])
 @click.pass_context
 def dry_run_command(context: click.Context, /, **flags: Json | Path) -> None:
-    """Show tonight's tasks and expected calls, as `run --dry-run` does; call no model, write nothing."""
+    """Show the tasks and the expected calls of a night, as `run --dry-run` does; call no model, write nothing."""
     context.invoke(run_command, dry_run=True, wait=0.0, **flags)
 
 
 @click.command("demo")
 @click.option(
-    "--folder", type=click.Path(file_okay=False, path_type=Path), help="Folder for the demo.  [default: a cache folder]"
+    "--folder", type=click.Path(file_okay=False, path_type=Path), help="Folder of the demo.  [default: in your cache]"
 )
-@click.option("--world", default="", help="A world file for the simulated agent, instead of the bundled one.")
+@click.option("--world", default="", help="File that scripts the simulated agent.  [default: the one of the demo]")
 @as_json
 def demo_command(folder: Path | None, world: str, as_json: bool) -> None:
     """Run a whole night on the sample sessions of Mira, who keeps a small web shop.
@@ -117,7 +117,7 @@ def demo_command(folder: Path | None, world: str, as_json: bool) -> None:
     try:
         _prepare_demo(home)
     except OSError as error:
-        raise DiskError(f"cannot write the demo into {home}: {error.strerror}; name another --folder") from error
+        raise DiskError(f"cannot write the demo into {home}: {error.strerror}; use another --folder") from error
     click.echo(f"A night on the bundled sample sessions, in {home}. The agent is simulated.\n", err=True)
     workspace = open_workspace(
         {
@@ -138,8 +138,13 @@ def demo_command(folder: Path | None, world: str, as_json: bool) -> None:
     sys.exit(report.exit_code or 0)
 
 
+tasks_option = click.option(
+    "--tasks", "task_file", type=click.Path(path_type=Path), help="Replay only the tasks of this reviewed file."
+)
+
+
 @click.command("audit")
-@click.option("--tasks", "task_file", type=click.Path(path_type=Path), help="Replay these reviewed tasks instead.")
+@tasks_option
 @night_options
 def audit_command(task_file: Path | None, as_json: bool, **flags: Json | Path) -> None:
     """A/A test: test your files against themselves, the way a night tests a change, within its caps.
@@ -159,10 +164,10 @@ def audit_command(task_file: Path | None, as_json: bool, **flags: Json | Path) -
 
 @click.command("try")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--against", type=click.Path(path_type=Path), help="Compare with this file instead of with none.")
-@click.option("--tasks", "task_file", type=click.Path(path_type=Path), help="Replay these reviewed tasks instead.")
-@click.option("--limit", type=click.IntRange(min=1), help="Most requests to replay.  [default: 40]")
-@click.option("--dry-run", is_flag=True, help="Print the price; call no model, write nothing.")
+@click.option("--against", type=click.Path(path_type=Path), help="Compare PATH as a whole with this other file.")
+@tasks_option
+@click.option("--limit", type=click.IntRange(min=1), help="Largest number of requests to replay.  [default: 40]")
+@click.option("--dry-run", is_flag=True, help="Print how many calls it would take; call no model, write nothing.")
 @night_options
 def try_command(
     *,
@@ -226,7 +231,7 @@ def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
 
     data = read_named_file(path, "the task file")
     if data is None:
-        raise UsageError(f"cannot read the task file {path}: No such file")
+        raise UsageError(f"there is no task file {path}; `skillopt-sleep harvest --tasks-out FILE` writes one")
     tasks = decode_tasks(data, str(path))
     if not tasks:
         raise UsageError(f"the task file {path} holds no tasks; `skillopt-sleep harvest --tasks-out FILE` writes some")
@@ -281,7 +286,7 @@ def _prepare_demo(home: Path) -> None:
     """Put the sample sessions into an empty folder; a full one is emptied first only if an earlier demo made it."""
     if home.exists() and any(home.iterdir()):
         if not (home / DEMO_MARKER).exists():
-            raise Refused(f"{home} is not empty and was not made by the demo; name another --folder")
+            raise Refused(f"--folder {home} holds files that the demo did not write; name a new or empty folder")
         shutil.rmtree(home)
     (home / "project").mkdir(parents=True)
     (home / DEMO_MARKER).touch()

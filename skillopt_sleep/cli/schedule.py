@@ -57,19 +57,23 @@ LAST_MINUTE = "23:59"
     "projects",
     multiple=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Project folder; may be repeated. Projects already scheduled stay.  [default: here]",
+    help="Folder of a project; may be repeated. Earlier scheduled ones stay.  [default: the project you are in]",
 )
-@click.option("--at", metavar="HH:MM", help="Local time of the nights of all projects.  [default: 03:00]")
-@click.option("--hour", type=click.IntRange(0, 23), help="The hour of that time, instead of --at.")
-@click.option("--minute", type=click.IntRange(0, 59), help="Its minute, with --hour.  [default: 0]")
+@click.option("--at", metavar="HH:MM", help="Local time at which the nights of all projects start.  [default: 03:00]")
+@click.option("--hour", type=click.IntRange(0, 23), help="Hour at which nights start, instead of --at.")
+@click.option("--minute", type=click.IntRange(0, 59), help="Minute at which nights start, with --hour.  [default: 0]")
 @click.option(
-    "--jitter", type=click.IntRange(0, 720), help="Longest random delay before the start, in minutes.  [default: 10]"
+    "--jitter", type=click.IntRange(0, 720), help="Longest random delay of the start, in minutes.  [default: 10]"
 )
-@click.option("--on-battery/--not-on-battery", default=None, help="Whether nights may run on battery.  [default: not]")
 @click.option(
-    "--using", type=click.Choice([str(waker.value) for waker in Waker]), help="Scheduler.  [default: what works here]"
+    "--on-battery/--not-on-battery", default=None, help="Whether nights run on battery.  [default: they wait]"
 )
-@click.option("--print", "only_print", is_flag=True, help="Show what would be written; write nothing.")
+@click.option(
+    "--using",
+    type=click.Choice([str(waker.value) for waker in Waker]),
+    help="Scheduler.  [default: one that works here]",
+)
+@click.option("--print", "only_print", is_flag=True, help="Print what would be installed; write nothing.")
 @data_dir_option
 @as_json
 @click.pass_context
@@ -80,7 +84,7 @@ def schedule_command(
 
     It installs a systemd user timer, a launchd agent or marked lines in your crontab, and nothing else;
     `skillopt-sleep unschedule` removes it. Several projects run one after the other and share the caps of one night.
-    A night missed because the machine was asleep is caught up once. Takes every option of `run`.
+    A night missed because the machine was asleep is run once it wakes. Takes every option of `run`.
     """
     from skillopt_sleep.scheduling.installing import record_programs
     from skillopt_sleep.usecases.schedule import merge_schedule, plan_project, select_environment
@@ -145,11 +149,7 @@ def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) 
         for path, value in found:
             called = f"{option} {'.'.join(path)}" if name == "assignments" else option
             if secret.is_secret(path[-1], value):
-                raise UsageError(
-                    f"{called} seems to hold a secret, and no secret is written into a schedule; give it to the"
-                    " nights as a variable (OPENAI_API_KEY, or the one that `api_key_env` of [backends.openai] names)"
-                    " where their scheduler keeps those: docs/unattended.md"
-                )
+                raise UsageError(f"{called} seems to hold a secret; put it into a variable, see docs/unattended.md")
             if len(path) >= len(("backends", "x", "option")) and path[0] in ADAPTERS:
                 require_options(Kind(path[0]), path[1], path[2:3])
 
@@ -210,7 +210,7 @@ def _choose_time(at: object, hour: object, minute: object) -> str | None:
     if hour is None and minute is None:
         return None if at is None else parse_time(str(at))
     if at is not None or hour is None:
-        raise UsageError("--hour and --minute name one time, as in --hour 3 --minute 10; --at 03:10 says the same")
+        raise UsageError("give the time either as --at 03:10 or as --hour 3 --minute 10; --minute needs --hour")
     return f"{hour:02}:{minute or 0:02}"
 
 
@@ -273,14 +273,14 @@ schedule_command.params += [option for option in run_command.params if option.na
     "projects",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Remove only this project; may be repeated.  [default: all]",
+    help="Remove only the schedule of this project; may be repeated.  [default: all projects]",
 )
 @data_dir_option
 @as_json
 def unschedule_command(projects: tuple[Path, ...], data_dir: str | None, as_json: bool) -> None:
     """Remove what `skillopt-sleep schedule` installed; the crontab is then byte for byte as it was before.
 
-    What nights have learnt, and their reports, stay. Ends with 8 when the crontab cannot be read.
+    What nights have learnt, and their reports, stay. If the crontab cannot be read, the exit code is 8.
     """
     workspace = open_workspace({"data_dir": data_dir} if data_dir else {})
     if projects:
@@ -289,7 +289,7 @@ def unschedule_command(projects: tuple[Path, ...], data_dir: str | None, as_json
         for project in [str(folder.resolve()) for folder in projects]:  # a folder may be gone by now
             if project not in {entry.project for entry in entries}:
                 known = ", ".join(entry.project for entry in entries) or "none"
-                raise UsageError(f"--project {project} is not scheduled; those that are: {known}")
+                raise UsageError(f"--project {project} is not scheduled; the scheduled projects are: {known}")
             entries = tuple(entry for entry in entries if entry.project != project)
         if schedule is not None and entries:
             save_schedule(workspace.data_dir, replace(schedule, projects=entries))
@@ -311,14 +311,14 @@ def _print_removal(*, removed: bool, still: Sequence[str], as_json: bool) -> Non
 
 
 @click.command("daemon")
-@click.option("--once", is_flag=True, help="Run the nights that are due now, then end; schedulers call this.")
+@click.option("--once", is_flag=True, help="Run the nights that are due now, then end.")
 @data_dir_option
 def daemon_command(once: bool, data_dir: str | None) -> None:
     """Run the scheduled nights when they are due, until you stop it; set them up with `skillopt-sleep schedule`.
 
-    Nights run one after the other, each once, or once late when the machine was asleep; none on battery unless you
-    allowed it. Ctrl-C or SIGTERM stops a night at once, and the next start continues it; SIGHUP reads the schedule
-    again. It writes daemon.log in the data folder.
+    Nights run one after the other; a night missed while the machine was asleep runs once, late. None starts on battery
+    unless you allowed it. Ctrl-C or SIGTERM stops a night at once, and the next start of the daemon continues it;
+    SIGHUP makes the daemon read the schedule again. Its log is daemon.log in the data folder.
 
     \b
     Exit codes: 0 · 1 an error in this program · 2 nothing is scheduled
@@ -361,7 +361,7 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
 
     schedule = KeptSchedule(workspace.data_dir)
     if schedule() is None:
-        raise UsageError(f"nothing is scheduled in {workspace.data_dir}; use `skillopt-sleep schedule`")
+        raise UsageError(f"no nights are scheduled in {workspace.data_dir}; use `skillopt-sleep schedule`")
     with open_log(workspace.data_dir, sys.stderr) as say:
         night = NightProcess(start_command(), workspace.env, workspace.data_dir, say)
         world = World(

@@ -42,18 +42,18 @@ AGENT = click.Choice([agent.name for agent in all_agents() if agent.plugin])
 
 
 @click.command("setup")
-@click.option("--agent", type=AGENT, help="Agent that works at night, with the account you use it with.")
-@click.option("--at", metavar="HH:MM", help="Time of the nightly run, or `never`.  [default: 03:00]")
-@click.option("--max-usd", type=click.FloatRange(0.01, 1e6), help="Dollars that a night may spend.  [default: 2]")
-@click.option("--share-with", help="Further providers that may see your sessions, or `nobody`.  [default: nobody]")
-@click.option("--plugin/--no-plugin", default=None, help="Install the plugin into that agent.  [default: yes]")
-@click.option("--yes", is_flag=True, help="Take the default for every answer not given.")
+@click.option("--agent", type=AGENT, help="Agent that works at night, with the account you use it with by day.")
+@click.option("--at", metavar="HH:MM", help="Local time of the nightly run as HH:MM, or `never`.  [default: 03:00]")
+@click.option("--max-usd", type=click.FloatRange(0.01, 1e6), help="Largest cost of a night in USD.  [default: 2]")
+@click.option("--share-with", help="Further model providers that may see your sessions.  [default: `nobody`]")
+@click.option("--plugin/--no-plugin", default=None, help="Install the plugin into the chosen agent.  [default: yes]")
+@click.option("--yes", is_flag=True, help="Take the default for each question that no option answers.")
 @place_options
 def setup_command(yes: bool, as_json: bool, **flags: Json | Path) -> None:
-    """Set everything up: four questions, what your sessions tell, then the plugin and the nightly run.
+    """Set everything up: ask four questions, then write the settings, install the plugin and schedule the nights.
 
-    The answers go into your settings file; each is a flag too. Nothing is changed before the last answer is given, so
-    Ctrl-C leaves everything as it was.
+    Each answer can be given as an option instead. Nothing is changed before the last answer is given, so Ctrl-C leaves
+    everything as it was.
     """
     questions = ("agent", "at", "max_usd", "share_with", "plugin")
     given = {name: flags.pop(name) for name in questions}
@@ -64,7 +64,7 @@ def setup_command(yes: bool, as_json: bool, **flags: Json | Path) -> None:
         print_page(describe_insights(collect_insights(open_workspace(flags))))
         click.echo("", err=True)
     elif not yes and None in given.values():
-        raise UsageError(f"setup asks on a terminal; here, answer by {SETUP_FLAGS}, or take the defaults with --yes")
+        raise UsageError(f"`setup` asks only on a terminal; give {SETUP_FLAGS}, or take the defaults with --yes")
     workspace = open_workspace(flags, dry_run=True)
     agent = str(_answer(given["agent"], yes, "Which agent works at night?", _guess_agent(workspace), AGENT))
     at = str(_answer(given["at"], yes, "At what time, every night? HH:MM, or never", _read_time(workspace)))
@@ -145,8 +145,8 @@ def _ask_whom_to_share_with(
     if given in {None, NOBODY} and found:
         if not (flags.get(f"{own}_home") or find_session_homes(own, environment())):
             raise UsageError(
-                f"{find_agent(agent).label} has no sessions here, and those of others are shared with nobody, so there"
-                f" is nothing to learn from; --share-with {found[0].provider}, or another --agent"
+                f"{find_agent(agent).label} has no sessions here and may not see those of other agents, so it could"
+                f" learn nothing; allow it with --share-with {found[0].provider}, or choose another --agent"
             )
         return "", own
     if given in {None, NOBODY}:
@@ -186,7 +186,7 @@ def _write_settings(workspace: Workspace, answers: Mapping[str, object]) -> Path
         top, count = re.subn(rf"(?m)^{key}\s*=.*$", lambda _, line=line: line, top)
         top = top if count else f"{line}\n{top}"
     if msgspec.toml.decode(f"{top}{table}{rest}", type=dict[str, object]) != expected:
-        raise UsageError(f"cannot change {path} safely; set there: {', '.join(changes)}")
+        raise UsageError(f"cannot change {path} safely; write these settings into it by hand: {', '.join(changes)}")
     make_folders(path.parent, within=path.parent)
     write_atomic(path, f"{top}{table}{rest}".encode())
     return path
@@ -267,19 +267,19 @@ def settings_command(as_json: bool, **flags: Json | Path) -> None:
 
 
 @click.command("uninstall")
-@click.option("--rules", is_flag=True, help="Also revert everything adopted, in every project, byte for byte.")
-@click.option("--data", is_flag=True, help="Also delete what nights have learnt: data folder, reports in projects.")
-@click.option("--yes", is_flag=True, help="Do not ask before deleting data.")
+@click.option("--rules", is_flag=True, help="Also revert every adopted rule, in all projects, byte for byte.")
+@click.option("--data", is_flag=True, help="Also delete the data folder, and the reports in your projects.")
+@click.option("--yes", is_flag=True, help="Do not ask before data are deleted.")
 @data_dir_option
 @as_json
 @click.pass_context
 def uninstall_command(
     context: click.Context, /, *, rules: bool, data: bool, yes: bool, data_dir: str | None, as_json: bool
 ) -> None:
-    """Remove the schedule and the plugins; rules and data stay unless you ask for more.
+    """Remove the schedule and the plugins, with --rules also the adopted rules, with --data also the data.
 
-    What stays is listed at the end, each with the way to remove it. Rules that you rewrote, and files that are not
-    this program's, stay and are named. Remove the program itself with the tool that installed it.
+    Everything that stays is listed at the end, with the way to remove it. Rules that you rewrote, and files that this
+    program did not write, always stay. Remove the program itself with the tool that installed it.
     """
     from skillopt_sleep.usecases.uninstall import Removal
 

@@ -43,7 +43,7 @@ def status_command(everything: bool, as_json: bool, **flags: Json | Path) -> Non
 
 @click.command("show")
 @click.argument("night", required=False)
-@click.option("--open", "in_browser", is_flag=True, help="Open the night's page in the browser, and print its path.")
+@click.option("--open", "in_browser", is_flag=True, help="Open the night's report in the browser; print its path.")
 @place_options
 @all_option
 def show_command(night: str | None, in_browser: bool, everything: bool, as_json: bool, **flags: Json | Path) -> None:
@@ -62,7 +62,7 @@ def show_command(night: str | None, in_browser: bool, everything: bool, as_json:
     if in_browser:
         page = write_pages(workspace, report.night)
         if not page.exists():
-            raise UsageError(f"night {report.night} has not ended, so it has no page yet")
+            raise UsageError(f"night {report.night} has not ended, so its report has no page to open yet")
         click.echo(page)
         click.launch(page.as_uri())
         return
@@ -125,8 +125,8 @@ def why_command(rule: tuple[str, ...], everything: bool, as_json: bool, **flags:
     )
     if not stories:
         nearest = find_nearest_rule(wanted, status.nights)
-        hint = f"; the nearest: {nearest!r}" if nearest else ""
-        raise UsageError(f"no rule of {status.project} contains {wanted!r}{hint}")
+        hint = f"; the most similar rule is {nearest!r}" if nearest else ""
+        raise UsageError(f"no rule of {status.project} contains the words {wanted!r}{hint}")
     print_answer(stories, describe_why, as_json=as_json, everything=everything)
 
 
@@ -134,10 +134,10 @@ def why_command(rule: tuple[str, ...], everything: bool, as_json: bool, **flags:
 @place_options
 @all_option
 def watch_command(everything: bool, as_json: bool, **flags: Json | Path) -> None:
-    """For each adopted rule, show how often you made such corrections before and since. No model call.
+    """For each adopted rule, show how often you corrected what it is about, before its adoption and since.
 
-    New sessions are read first. When corrections did not become fewer, the command that removes the rule is shown;
-    nothing is changed.
+    New sessions are read first; no model is called. When such corrections did not become fewer, the command that
+    removes the rule is printed, and nothing is changed.
     """
     from skillopt_sleep.reports.watch import describe_watch
     from skillopt_sleep.usecases.sessions import file_sessions
@@ -149,7 +149,7 @@ def watch_command(everything: bool, as_json: bool, **flags: Json | Path) -> None
 
 
 @click.command("doctor")
-@click.option("--repair", is_flag=True, help="Only repair a damaged database, as far as possible.")
+@click.option("--repair", is_flag=True, help="Repair a damaged database as far as possible, and check nothing else.")
 @night_options
 @all_option
 def doctor_command(repair: bool, everything: bool, as_json: bool, **flags: Json | Path) -> None:

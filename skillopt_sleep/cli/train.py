@@ -17,6 +17,7 @@ from skillopt_sleep.cli.options import (
     BACKENDS,
     CAPS,
     RESUME_HINT,
+    dry_run_option,
     open_workspace,
     parse_value,
     place_options,
@@ -55,14 +56,14 @@ FIELDS = ("out_root", "workers", "seed", "num_epochs", "engine", "ray_address", 
 
 @click.command("train")
 @click.argument("config", type=click.Path(dir_okay=False, path_type=Path), required=False)
-@click.option("--from-nights", is_flag=True, help="Train on the tasks that your nights have found.")
-@click.option("--dry-run", is_flag=True, help="Check everything and count the calls; call no model, write nothing.")
-@click.option("--out-root", help="Folder of the run; a run that exists there is continued.")
-@click.option("--target-backend", help=f"Backend of the model whose skill is trained: {BACKENDS}.")
+@click.option("--from-nights", is_flag=True, help="Train on the tasks that nights found in your sessions.")
+@dry_run_option
+@click.option("--out-root", help="Folder of the results; a run that was begun there is continued.")
+@click.option("--target-backend", help=f"Agent or API of the model whose skill is trained: {BACKENDS}.")
 @click.option("--target-model", help="Model whose skill is trained.")
-@click.option("--optimizer-backend", help="Backend of the model that reflects and edits.")
-@click.option("--optimizer-model", help="Model that reflects and edits.")
-@click.option("--num-epochs", type=int, help="Epochs.  [default: 4]")
+@click.option("--optimizer-backend", help="Agent or API of the model that proposes edits of the skill.")
+@click.option("--optimizer-model", help="Model that proposes edits of the skill.")
+@click.option("--num-epochs", type=int, help="How often the training goes through its items.  [default: 4]")
 @run_options
 @place_options
 def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool, **flags: Json | Path) -> None:
@@ -118,7 +119,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
 def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
     """Return the ``Recipe``, the description of a run, in a training file, changed as ``over`` and ``roles`` say."""
     if config is None and not from_nights:
-        raise click.UsageError("name a CONFIG file, or train on your own tasks with --from-nights")
+        raise click.UsageError("`train` needs a CONFIG file, or --from-nights to train on your own tasks")
     for name, value in roles.items():
         role, _, what = name.partition("_")
         over.setdefault(role, {})[what] = value
@@ -227,14 +228,14 @@ def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
 @click.command("eval")
 @click.argument("skill", type=click.Path(path_type=Path), nargs=-1)
 @click.option(
-    "--env", "env", required=True, help="A training file, simple_qa, checks, an installed name, or my_env.py."
+    "--env", required=True, help="Environment: simple_qa, checks, an installed one, my_env.py or a training file."
 )
-@click.option("--data", help="The environment's data: a folder with train/, val/ and test/, or a file.")
-@click.option("--ratio", help="How a file is split into train, val and test, such as 2:1:7.")
-@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Any other option of the environment.")
-@click.option("--split", help="Split to score on.  [default: test]")
-@click.option("--limit", type=click.IntRange(min=1), help="Score only this many items.")
-@click.option("--no-skill", is_flag=True, help="Score the agent without a skill first.")
+@click.option("--data", help="Items to score on: a folder with train/, val/ and test/, or one file.")
+@click.option("--ratio", help="How one file of items is divided into train, val and test, such as 2:1:7.")
+@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Set any option of the environment.")
+@click.option("--split", help="Part of the items to score on: train, val or test.  [default: test]")
+@click.option("--limit", type=click.IntRange(min=1), help="Largest number of items to score.  [default: all]")
+@click.option("--no-skill", is_flag=True, help="Also score the model without a skill, as the first row.")
 @click.option(
     "--target",
     "targets",
@@ -242,10 +243,10 @@ def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     metavar="BACKEND[:MODEL]",
     help="Model that attempts the items; may be repeated.",
 )
-@click.option("--optimizer", metavar="BACKEND[:MODEL]", help="Model that judges rubrics.")
+@click.option("--optimizer", metavar="BACKEND[:MODEL]", help="Model that judges answers by a rubric.")
 @click.option("--rollouts-k", type=int, help="Attempts at each item.  [default: 1]")
 @run_options
-@click.option("--dry-run", is_flag=True, help="Check everything and count the calls; call no model, write nothing.")
+@dry_run_option
 @place_options
 def eval_command(
     *,

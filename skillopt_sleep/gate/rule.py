@@ -160,7 +160,7 @@ def threshold(alpha: float) -> int:
     Raises ValueError for an ``alpha`` outside of 0 to 1.
     """
     if not 0 < alpha < 1:
-        raise ValueError(f"alpha is a chance between 0 and 1, not {alpha}")
+        raise ValueError(f"alpha is {alpha}; expected a probability between 0 and 1")
     k = 1
     while exact_error(k) > alpha:
         k += 1

@@ -39,7 +39,7 @@ class ChecksJudge:
         """Return the score of an answer by its task's conditions. Raises ``UsageError`` for a task without one."""
         checks = require_reference(task, self.reference).checks
         if not checks:
-            raise UsageError(f"task {task.id}: the judge checks needs at least one check")
+            raise UsageError(f'task {task.id}: its judge is "checks", but it has no check; add at least one')
         failed = [why for check in checks if (why := _CHECKERS[check.kind](check, rollout))]
         soft = 1.0 - len(failed) / len(checks)
         return Score(hard=float(not failed), soft=soft, rationale="; ".join(failed) or f"all {len(checks)} checks hold")

@@ -29,7 +29,7 @@ class CommandJudge:
         """Return the score of a rollout by its task's commands. Raises ``UsageError`` for a task without one."""
         commands = require_reference(task, self.reference).commands
         if not commands:
-            raise UsageError(f"task {task.id}: the judge command needs at least one command")
+            raise UsageError(f'task {task.id}: its judge is "command", but it has no command; add at least one')
         runs = {run.line: run for run in rollout.runs}
         failed = [why for line in commands if (why := _explain_failure(line, runs.get(line)))]
         passed = 1.0 - len(failed) / len(commands)

@@ -107,7 +107,7 @@ def _check(check: MoveCheck, rollout: ReplayResult) -> Score:
 
 def _make_score(task: TaskRecord, verdict: MoveVerdict) -> Score:
     if not verdict.reached:
-        raise Undecided(f"task {task.id}: the move has not come to the decision: {verdict.reason}")
+        raise Undecided(f"task {task.id}: the answer did not reach the point you corrected: {verdict.reason}")
     return Score(hard=float(not verdict.again), soft=verdict.score, rationale=verdict.reason)
 
 

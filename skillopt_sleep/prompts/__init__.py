@@ -22,7 +22,7 @@ def render(name: str, **fields: str) -> tuple[str, str]:
     system, user = load_template(name)
     wanted = set(FIELD.findall(system)) | set(FIELD.findall(user))
     if wanted != fields.keys():
-        raise LookupError(f"prompt {name!r} has the fields {sorted(wanted)}, was given {sorted(fields)}")
+        raise LookupError(f"prompt {name!r} needs values for {sorted(wanted)}, but was given {sorted(fields)}")
     fill = functools.partial(FIELD.sub, lambda match: fields[match[1]])
     return fill(system), fill(user)
 
@@ -33,5 +33,5 @@ def load_template(name: str) -> tuple[str, str]:
     text = resources.files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
     system, separator, user = text.partition("\n---\n")
     if not separator:
-        raise LookupError(f"prompt {name!r} has no line of --- between system and user text")
+        raise LookupError(f"prompt {name!r} needs a line of --- between its system text and its user text")
     return system.strip(), user.strip()

@@ -77,8 +77,8 @@ class Cron:
         command = " ".join([*environment, *map(quote, self.waking.argv), ">/dev/null 2>&1"])
         if len(command) > LONGEST:
             raise UsageError(
-                f"the command is too long for cron ({len(command)} characters, {LONGEST} at most);"
-                " name a data folder with a shorter path (--data-dir)"
+                f"the line for the crontab is too long ({len(command)} characters, {LONGEST} at most); choose a data"
+                " folder with a shorter path (--data-dir)"
             )
         at = self.waking.at
         return (
@@ -111,9 +111,7 @@ class Cron:
                 self._write(before, after)
                 return True
             before = now
-        raise Refused(
-            "somebody else is changing the crontab, so nothing was changed; try again when they have finished"
-        )
+        raise Refused("another program keeps changing the crontab, so nothing was changed; try again in a moment")
 
     def _write(self, before: bytes | None, after: bytes | None) -> None:
         """Write a crontab and read it back; if it differs, put the former one back and read that too.
@@ -125,11 +123,11 @@ class Cron:
             return
         wrong = f"crontab did not take the new table ({wrong or 'it differs from what was written'})"
         if self._is_now(before):
-            raise UsageError(f"{wrong}; yours is as it was")
+            raise UsageError(f"{wrong}; your crontab is as it was")
         failed = self._set(before)
         if self._is_now(before):
-            raise UsageError(f"{wrong}; yours was damaged by that and is put back, as it was")
-        failed = f"{wrong} and left another one, and yours could not be put back ({failed or 'it is not there now'})"
+            raise UsageError(f"{wrong}; your crontab was damaged by that, and its old content is back")
+        failed = f"{wrong} and left another one; your crontab could not be put back ({failed or 'it is not there now'})"
         raise UsageError(f"{failed}; {self._save(before)}")
 
     def _is_now(self, table: bytes | None) -> bool:
@@ -194,8 +192,8 @@ def remove_block(table: bytes, name: str) -> bytes | None:
     if found is None:
         if first in table:
             raise Refused(
-                f"the crontab holds the line {first.decode()!r} but not the line {last.decode()!r} that ends our block;"
-                " repair that first: crontab -e"
+                f"the crontab has the line {first.decode()!r} without the line {last.decode()!r} that must follow it;"
+                " add or delete one with `crontab -e`"
             )
         return table
     before, after = table[: found.start()], table[found.end() :]

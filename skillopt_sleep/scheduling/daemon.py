@@ -206,7 +206,7 @@ def _handle_signals(*, terminal: bool) -> Iterator[_Bell]:
     def stop(signum: int, _frame: FrameType | None) -> None:
         for number in numbers:
             signal.signal(number, ignore)
-        raise Interrupted(f"stopped by {signal.Signals(signum).name}", signum=signum)
+        raise Interrupted(f"the daemon was stopped by {signal.Signals(signum).name}", signum=signum)
 
     for number in numbers:
         signal.signal(number, stop)

@@ -67,7 +67,7 @@ class Waking:
     def __post_init__(self) -> None:
         for value in (*self.argv, *self.environment.values()):
             if any(character < " " or character == "\x7f" for character in value):
-                raise UsageError(f"{value!a} cannot be written into a schedule: it holds a control character")
+                raise UsageError(f"{value!a} cannot be written into a schedule: it contains a control character")
             if value.encode("utf-8", "replace").decode() != value:
                 raise UsageError(f"{value!a} cannot be written into a schedule: it is not UTF-8")
 
@@ -123,7 +123,7 @@ def run_program(
 
     command = shutil.which(argv[0], path=env.get("PATH"))
     if command is None:
-        raise UsageError(f"{argv[0]} is not on this machine, or not on PATH")
+        raise UsageError(f"the program {argv[0]} is not installed, or not on PATH")
     try:
         return subprocess.run(
             [command, *argv[1:]],
@@ -134,7 +134,7 @@ def run_program(
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"{argv[0]} cannot be used: {error}") from error
+        raise UsageError(f"the program {argv[0]} cannot be run: {error}") from error
 
 
 def read_variables(argv: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
@@ -162,7 +162,7 @@ def is_ours(path: Path, name: str) -> bool:
     if found is None:
         return False
     if name.encode() not in found:
-        raise Refused(f"{path} is there already and was not written by this schedule; move it away first")
+        raise Refused(f"{path} exists and was not written by this schedule; move it away first")
     return True
 
 

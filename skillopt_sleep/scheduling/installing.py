@@ -41,7 +41,7 @@ def start_command() -> tuple[str, ...]:
     ``-P`` keeps Python from importing a file in the current folder as a module.
     """
     if not sys.executable:
-        raise UsageError("this Python does not know its own path; start the program as `python -P -m skillopt_sleep`")
+        raise UsageError("the path of this Python is unknown; start the program as `python -P -m skillopt_sleep`")
     return (str(Path(sys.executable).absolute()), "-P", "-m", "skillopt_sleep")
 
 
@@ -76,8 +76,8 @@ class Installation:
                 return waker
             reasons.append(f"{waker}: {reason}")
         raise UsageError(
-            f"nothing here can start a night ({'; '.join(reasons)}); `skillopt-sleep schedule --using daemon`, and keep"
-            " `skillopt-sleep daemon` running"
+            f"no scheduler of this machine can be used ({'; '.join(reasons)}); run `skillopt-sleep schedule --using"
+            " daemon`, and keep `skillopt-sleep daemon` running"
         )
 
     def install(self, schedule: Schedule) -> Schedule:
@@ -88,7 +88,7 @@ class Installation:
         before = load_schedule(self._data_dir)
         new = self.installer(schedule)
         if new is not None and (reason := new.find_obstacle()):
-            raise UsageError(f"--using {schedule.using} does not work here: {reason}")
+            raise UsageError(f"--using {schedule.using}: this scheduler does not work here: {reason}")
         save_schedule(self._data_dir, schedule)
         try:
             created = new.install() if new is not None else {}

@@ -37,10 +37,10 @@ def load_schedule(folder: Path) -> Schedule | None:
         schedule = msgspec.json.decode(data, type=Schedule)
     except msgspec.DecodeError as error:
         raise DiskError(
-            f"the schedule {path} cannot be understood ({error}); to remove it: skillopt-sleep unschedule"
+            f"the schedule {path} cannot be read ({error}); `skillopt-sleep unschedule` removes it"
         ) from error
     if schedule.schema_version != Schedule().schema_version:
-        raise DiskError(f"the schedule {path} was written by a newer version of this program")
+        raise DiskError(f"the schedule {path} was written by a newer version of this program; update this one")
     return schedule
 
 
@@ -53,7 +53,7 @@ def save_schedule(folder: Path, schedule: Schedule | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise DiskError(f"cannot make the folder {folder}: {error.strerror}") from error
+        raise DiskError(f"cannot make the folder {folder} for the schedule: {error.strerror}") from error
     write_atomic(path, encode_schedule(schedule))
 
 

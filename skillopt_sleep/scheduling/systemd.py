@@ -125,7 +125,7 @@ class Systemd:
         if is_ours(self.timer, self.waking.name):
             done = run_program(["systemctl", "--user", "disable", "--now", self.timer.name], self.waking.env)
             if done.returncode and not self.find_obstacle():
-                raise UsageError(f"systemctl --user disable {self.timer.name} failed: {read_errors(done)}")
+                raise UsageError(f"the timer {self.timer.name} could not be disabled: {read_errors(done)}")
         wanted = self.timer.parent / "timers.target.wants" / self.timer.name
         if wanted.is_symlink():  # no systemd answered that could have removed it
             remove(wanted)

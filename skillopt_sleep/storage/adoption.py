@@ -85,7 +85,7 @@ def _restore_staged(adoption: Adoption, staged: StagedDocument) -> Adoption:
     for after in (adoption.after, restore_former_description(adoption.document(adoption.after)).content):
         if hash_content(after) == staged.proposed_sha256:
             return replace(adoption, after=after)
-    raise Refused(f"night {adoption.night} was staged by another version of this program; {AGAIN}")
+    raise Refused(f"the proposal of night {adoption.night} was made by another version of this program; {AGAIN}")
 
 
 def adopt_by_hand(
@@ -147,7 +147,7 @@ def choose_documents(documents: Sequence[StagedDocument], only: Collection[str] 
     known = [edit.id for document in documents for edit in document.edits]
     unknown = [name for name in only if name not in known]
     if unknown or not only:
-        raise Refused(f"no such edit: {', '.join(unknown) or 'none named'}; the proposal has {', '.join(known)}")
+        raise Refused(f"the proposal has no edit {', '.join(unknown) or '(none named)'}, only {', '.join(known)}")
     chosen = [
         replace(document, edits=tuple(edit for edit in document.edits if edit.id in only)) for document in documents
     ]
@@ -168,7 +168,7 @@ def _plan(staging: ProposalStaging, night: str, staged: StagedDocument, live: Se
     if hash_content(before) not in {staged.base_sha256, *own[-1:]}:
         once = read_adopted_edits(staging.database, str(staging.project))
         if any(once.get((night, edit.id), True) for edit in staged.edits):
-            raise Refused(f"{staged.path} was changed since night {night} looked at it; {AGAIN}")
+            raise Refused(f"{staged.path} was changed after night {night} had read it; {AGAIN}")
         how = how or EDITED_SINCE
     adoption = Adoption(
         id=0,
@@ -187,7 +187,7 @@ def _plan(staging: ProposalStaging, night: str, staged: StagedDocument, live: Se
     after, outcomes = apply_edits(adoption.document(before), staged.edits, cap=None)
     for outcome in outcomes:
         if outcome.status is not EditStatus.APPLIED:
-            raise Refused(f"edit {outcome.edit.id} needs another one of this night, adopt both: {outcome.why}")
+            raise Refused(f"edit {outcome.edit.id} builds on another edit of this night; adopt both: {outcome.why}")
     return replace(adoption, after=after.content)
 
 
@@ -213,9 +213,9 @@ def _select_edits(live: Sequence[Adoption], night: str | None, edit: str | None)
         if night in {None, adoption.night} and edit in {None, adopted.id}
     }
     if not gone or (night is None and edit is None):
-        raise Refused(f"that is not live and cannot be reverted; live are: {_list_live(live)}")
+        raise Refused(f"{edit or night or '(no name)'} is not adopted; adopted are: {_list_live(live)}")
     if len(set(gone.values())) > 1:
-        raise Refused(f"edit {edit} is live in several projects; name the night too: {_list_live(live)}")
+        raise Refused(f"edit {edit} is adopted in several projects; name one of its nights: {_list_live(live)}")
     return set(gone)
 
 
@@ -232,8 +232,8 @@ def _refuse_damaged(history: Sequence[Adoption]) -> None:
         made, _ = apply_edits(adoption.document(adoption.before), adoption.edits, cap=None)
         if adoption.after not in {made.content, restore_former_description(made).content}:
             raise Refused(
-                f"the record of night {adoption.night} on {adoption.path} is damaged;"
-                " try: skillopt-sleep doctor --repair"
+                f"the record of night {adoption.night} on {adoption.path} is damaged; try: skillopt-sleep doctor"
+                " --repair"
             )
 
 

@@ -59,7 +59,7 @@ class Swap(Struct, frozen=True, kw_only=True):
     def apply(self) -> None:
         """Put the new content into the file. Raises ``Refused`` when its present content is not the old one."""
         if self.read_live() != self.old:
-            raise Refused(f"{self.path} was changed by somebody else this moment; try again")
+            raise Refused(f"{self.path} was changed by another program just now; try again")
         self._write(self.new)
 
     def undo(self) -> bool:
@@ -103,7 +103,7 @@ def lock_changes(folder: Path) -> Iterator[None]:
     """
     with take_lock(folder / LOCK, wait=MAX_WAIT) as held:
         if not held:
-            raise Refused("another adopt or revert is at work on these files; try again in a moment")
+            raise Refused("another `adopt` or `revert` is changing these files; try again in a moment")
         yield
 
 
@@ -131,8 +131,8 @@ def replace_files(
     for swap in swaps:
         if swap.path in unfinished:
             raise Refused(
-                f"{unfinished[swap.path]} was interrupted and {swap.path} is not restored yet;"
-                " see: skillopt-sleep status"
+                f"{unfinished[swap.path]} was interrupted, and {swap.path} is not restored yet: see `skillopt-sleep"
+                " status`"
             )
     with database.transaction(durable=True) as connection:
         ids = [
@@ -151,8 +151,7 @@ def replace_files(
         lines = _undo(database)
         if any(number in ids for number, _, _ in _read_unfinished(database)):
             raise DiskError(
-                f"half of this is done ({error}), and it could not be undone: {lines[-1]}; fix that, and the next"
-                " command restores the files"
+                f"changing the files failed ({error}), and some could not be changed back: {lines[-1]}"
             ) from error
         raise
 
@@ -188,7 +187,7 @@ def _read_unfinished(database: Database) -> list[tuple[int, str, Swap]]:
     try:
         return [(row["id"], row["what"], msgspec.msgpack.decode(row["swap"], type=Swap)) for row in rows]
     except (ValueError, TypeError) as error:
-        raise DiskError(f"an unfinished change in {database.path} is damaged ({error}); {REPAIR}") from error
+        raise DiskError(f"an interrupted change recorded in {database.path} is damaged ({error}); {REPAIR}") from error
 
 
 def _undo(database: Database) -> tuple[str, ...]:
@@ -199,16 +198,17 @@ def _undo(database: Database) -> tuple[str, ...]:
             restored = swap.undo()
         except SleepError as error:
             failed = True
-            lines.append(f"{what} was interrupted, and {swap.path} cannot be restored: {error}")
+            lines.append(f"{what} was interrupted, and {swap.path} cannot be restored to its old text: {error}")
             continue
         if not restored:
-            lines.append(f"{swap.path} was changed since by somebody else and stays as it is")
+            lines.append(f"{swap.path} was changed by another program since, and stays as it is")
         _delete_swap(database, number)
         if (undone := f"{what} was interrupted and has been undone") not in lines:
             lines.insert(0, undone)
     if failed:
         lines.append(
-            "fix that and run any command again, or leave the files as they are: skillopt-sleep doctor --repair"
+            "remove the cause and run any command again, which restores the files, or leave them as they are:"
+            " skillopt-sleep doctor --repair"
         )
     return tuple(lines)
 

@@ -22,7 +22,7 @@ from skillopt_sleep.errors import DiskError
 T = TypeVar("T")
 
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
-RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
+RESTORE = "to restore it from the copy: skillopt-sleep doctor --repair"
 WORTH_RELEASING = 16 * 2**20
 """The database file is rewritten when deleted rows leave more free bytes than this, and over a quarter of the file."""
 COPY_CACHE = 32_768
@@ -58,7 +58,7 @@ class Database:
         self._depth = 0
         has_backup = path.with_name(f"{path.name}.copy").exists()
         if has_backup and not path.exists():
-            raise DiskError(f"{path} is gone, but there is a copy of it; {RESTORE}")
+            raise DiskError(f"the database {path} is gone, but there is a copy of it; {RESTORE}")
         try:
             if as_copy:
                 self._connect("")  # SQLite opens a private temporary database, and deletes it when it is closed
@@ -72,15 +72,15 @@ class Database:
                 self._connect(str(path))
             if has_backup and not self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                 self._connection.close()
-                raise DiskError(f"{path} is empty, but there is a copy of it; {RESTORE}")
+                raise DiskError(f"the database {path} is empty, but there is a copy of it; {RESTORE}")
             self._migrate()
         except sqlite3.DatabaseError as error:
             if "not a database" in str(error) or "malformed" in str(error):
-                raise DiskError(f"{path} is damaged ({error}); {REPAIR}") from error
+                raise DiskError(f"the database {path} is damaged ({error}); {REPAIR}") from error
             advice = self._find_advice(error) or "; check that the folder is writable and the disk not full"
-            raise DiskError(f"cannot open {path}: {error}{advice}") from error
+            raise DiskError(f"cannot open the database {path}: {error}{advice}") from error
         except OSError as error:
-            raise DiskError(f"cannot open {path}: {error.strerror}; name another folder with --data-dir") from error
+            raise DiskError(f"cannot open the database {path}: {error.strerror}; use another --data-dir") from error
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
@@ -203,7 +203,7 @@ class Database:
         version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if version > VERSION:
             raise DiskError(
-                f"{self.path} was written by a newer version (schema {version}, this program knows {VERSION})"
+                f"{self.path} (schema {version}) was made by a newer version of this program; update this one"
             )
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
@@ -224,7 +224,7 @@ class Database:
         if "readonly" in message or "unable to open" in message:
             for path in (self.path, *self._log_files(), self.path.parent):
                 if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-                    return f"; {path} is in the way: make it writable"
+                    return f"; {path} cannot be written: make it writable"
         return ""
 
 
@@ -249,7 +249,7 @@ def decode_json(data: bytes | str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (ValueError, TypeError) as error:  # errors of msgspec and of encodings are ValueErrors
-        raise DiskError(f"an entry of sleep.db is damaged ({error}); {REPAIR}") from error
+        raise DiskError(f"an entry of the database sleep.db is damaged ({error}); {REPAIR}") from error
 
 
 def convert_value(value: object, kind: type[T]) -> T:
@@ -257,4 +257,4 @@ def convert_value(value: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except (ValueError, TypeError) as error:
-        raise DiskError(f"an entry of sleep.db is damaged ({error}); {REPAIR}") from error
+        raise DiskError(f"an entry of the database sleep.db is damaged ({error}); {REPAIR}") from error

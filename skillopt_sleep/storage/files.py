@@ -33,7 +33,7 @@ def read_regular(path: Path) -> bytes | None:
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode):
             kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a device or socket")
-            raise Refused(f"{path} is {kind}, no regular file; name the file itself")
+            raise Refused(f"{path} is {kind}; name a regular file")
         with open(os.open(path, os.O_RDONLY | _SAFE_FLAGS), "rb") as file:  # noqa: PTH123  flags that Path has not
             return file.read()
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def drop_temporaries(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise DiskError(f"cannot clean up beside {path}: {error.strerror}") from error
+        raise DiskError(f"cannot remove temporary files beside {path}: {error.strerror}") from error
 
 
 def remove(path: Path, *, folders: int = 0) -> None:
@@ -100,10 +100,7 @@ def make_own_folder(project: Path, *names: str) -> Path:
     Raises ``DiskError`` too.
     """
     if not project.is_dir():
-        raise Refused(
-            f"the project folder {project} is not there any more; move it back to resume, or name its new place with"
-            " --project"
-        )
+        raise Refused(f"the project folder {project} is gone; move it back, or name its new place with --project")
     own = project / ".skillopt-sleep"
     folder = own.joinpath(*names)
     make_folders(folder, within=project, mode=0o700)
@@ -163,7 +160,7 @@ def refuse_links(path: Path, *, within: Path) -> None:
         try:
             is_link = part.is_symlink()
         except PermissionError as error:
-            raise Refused(f"{part} cannot be looked into; do this as its owner") from error
+            raise Refused(f"you may not read the folder {part}; do this as its owner") from error
         if is_link:
             raise Refused(f"{part} is a link to {os.readlink(part)}, and links are not followed; name the file itself")  # noqa: PTH115  shown exactly
 
@@ -180,28 +177,26 @@ def refuse_unwritable(path: Path, *, within: Path) -> None:
     except FileNotFoundError:
         return
     except PermissionError as error:
-        raise Refused(f"{error.filename} cannot be looked into; adopt as its owner") from error
+        raise Refused(f"you may not read the folder {error.filename}; adopt as its owner") from error
     if path.name not in names:
-        raise Refused(
-            f"{path} is spelled otherwise on disk (upper or lower case, or accents); rename it to {path.name}"
-        )
+        raise Refused(f"on disk {path} has another case or other accents; rename the file to {path.name}")
     if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
         raise Refused(
-            f"{path} has another name too (a hard link), which would keep the old text; make it a file of its own"
+            f"{path} has a second name (a hard link), which would keep the old text; copy it to a file of its own"
         )
     if not status.st_mode & 0o222:
-        raise Refused(f"{path} is read-only; make it writable (chmod u+w) if it is meant to change")
+        raise Refused(f"{path} is read-only; allow the change with chmod u+w")
     if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
         raise Refused(f"{path} belongs to another user (uid {status.st_uid}); adopt as that user")
 
 
 def _refuse_unwritable_parent(path: Path, within: Path) -> None:
     if not within.is_dir():
-        raise Refused(f"the folder {within} is not there any more, so {path.name} has no place")
+        raise Refused(f"the folder {within} is gone, so {path.name} cannot be written into it")
     refuse_links(path, within=within)
     parent = next(folder for folder in path.parents if folder.exists())
     if not parent.is_dir():
-        raise Refused(f"{parent} is no folder, so {path} cannot be made")
+        raise Refused(f"{parent} is not a folder, so {path} cannot be made in it")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise Refused(f"the folder {parent} cannot be written to; make it writable, or adopt as its owner")
 
@@ -266,7 +261,7 @@ def lock_daemon(folder: Path) -> contextlib.AbstractContextManager[bool]:
 
     Raises ``NightRunning`` at once when another process does so already, and ``DiskError``.
     """
-    return _own(folder, DAEMON, 0.0, "the schedule is being attended by another process (it holds {path})")
+    return _own(folder, DAEMON, 0.0, "another process runs the schedule (it holds {path})")
 
 
 def is_held(folder: Path, name: str = NIGHT) -> bool:
@@ -285,7 +280,7 @@ def is_held(folder: Path, name: str = NIGHT) -> bool:
     try:
         tested = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise DiskError(f"cannot ask for {path}: {error.strerror}; name another folder with --data-dir") from error
+        raise DiskError(f"cannot read the lock {path}: {error.strerror}; name another --data-dir") from error
     try:
         fcntl.flock(tested, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:

@@ -222,4 +222,4 @@ def _open_ledger(folder: Path) -> Database:
         if "is damaged" not in str(error):
             raise
         # `doctor --repair`, which the error names, is for the user's own database
-        raise DiskError(f"{path} is damaged, so this run cannot be resumed; remove {folder} to begin anew") from error
+        raise DiskError(f"{path} is damaged, so this run cannot be continued; remove {folder} to start over") from error

@@ -203,7 +203,7 @@ def take_out_edits(
     if stranded:
         first = "; ".join(f"skillopt-sleep revert --edit {edit.id}" for edit in reversed(stranded))
         raise Refused(
-            f"{history[0].path}: later edits depend on what would be reverted"
+            f"{history[0].path}: later edits build on what you want to revert"
             f" ({', '.join(f'{edit.id}: {edit.op} {edit.text!r}' for edit in stranded)}); revert these first: {first}"
         )
     return tuple(result)
@@ -223,8 +223,8 @@ def compute_content(live: bytes | None, history: Sequence[Adoption], result: Seq
     merged = merge_by_hand(last.region(last.after), wanted, found)
     if merged is None:
         raise Refused(
-            f"{last.path}: you rewrote what would be reverted since night {last.night}, so nothing was changed;"
-            " revert other rules one by one (--edit), and take out by hand what you do not want"
+            f"{last.path}: since night {last.night} you rewrote lines that would be reverted, so nothing was changed;"
+            " revert other rules one by one with --edit, and edit these lines by hand"
         )
     return replace_region(last.document(live), merged).content
 
@@ -287,7 +287,7 @@ def read_baseline(paths: Mapping[DocumentKind, Path], *, most_bytes: int) -> tup
             document = Document(kind=kind, path=str(path), content=read_regular(path), whole=whole)
             require_usable(document, most_bytes=most_bytes)
         except (Refused, DiskError) as error:
-            notes.append(f"the {kind} is left out of the night: {error}")
+            notes.append(f"the {kind} file is left out of the night: {error}")
         else:
             documents.append(document)
     return Candidate(documents=tuple(documents)), tuple(notes)
@@ -302,8 +302,8 @@ def _rebase(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
     merged = merge_by_hand(previous.region(previous.after), new.region(new.after), old.region(old.before))
     if merged is None:
         raise Refused(
-            f"{old.path}: its rules were changed by hand between the nights {previous.night} and {old.night};"
-            f" revert the later night first: skillopt-sleep revert {old.night}"
+            f"{old.path}: somebody changed its rules by hand after night {previous.night} and before night"
+            f" {old.night}; revert the later night first: skillopt-sleep revert {old.night}"
         )
     return replace(old, before=replace_region(old.document(old.before), merged).content)
 

@@ -148,7 +148,7 @@ def back_up_database(database: Database) -> None:
     target = database.path.with_name(BACKUP)
     temporary = target.with_name(f".{BACKUP}.skillopt-new")
     if database.rows("PRAGMA main.quick_check(1)")[0][0] != "ok":
-        raise DiskError(f"{database.path} is damaged; the earlier copy is kept; try: skillopt-sleep doctor --repair")
+        raise DiskError(f"{database.path} is damaged, so its last copy is kept; try: skillopt-sleep doctor --repair")
     with suppress(sqlite3.Error, DiskError):
         if target.is_file() and not target.is_symlink() and database.update_copy(target):
             return
@@ -162,7 +162,7 @@ def back_up_database(database: Database) -> None:
     except (OSError, sqlite3.Error) as error:
         with suppress(OSError):
             temporary.unlink()
-        raise DiskError(f"cannot keep a copy of the database at {target}: {error}") from error
+        raise DiskError(f"cannot copy the database to {target}: {error}") from error
 
 
 def repair_database(path: Path, *, extra_schema: str, now: datetime) -> RepairReport | None:
@@ -194,7 +194,7 @@ def repair_database(path: Path, *, extra_schema: str, now: datetime) -> RepairRe
             shutil.copy2(path, aside)
         fresh.replace(path)
     except OSError as error:
-        raise DiskError(f"cannot put the repaired database at {path}: {error.strerror}; it is {fresh}") from error
+        raise DiskError(f"cannot move the repaired database from {fresh} to {path}: {error.strerror}") from error
     found = _repair_entries(path, extra_schema, now)
     return replace(found, damaged=str(aside), rows=rows, incomplete=incomplete, from_copy=from_copy + found.from_copy)
 

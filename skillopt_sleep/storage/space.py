@@ -44,9 +44,7 @@ def check_disk(database: Database, project: Path) -> None:
     answer = " ".join(str(row[0]) for row in database.rows("PRAGMA quick_check(1)"))
     damage = " ".join(answer.split()) if answer != "ok" else find_damage(database)
     if damage:
-        raise DiskError(
-            f"{database.path} is damaged ({damage}); nothing was spent; try: skillopt-sleep doctor --repair"
-        )
+        raise DiskError(f"the database {database.path} is damaged ({damage}); try: skillopt-sleep doctor --repair")
 
 
 def list_disk_problems(data_dir: Path, project: Path) -> tuple[str, ...]:
@@ -114,7 +112,7 @@ def _remove_folder(folder: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise DiskError(f"cannot remove the old night {folder}: {error.strerror}") from error
+        raise DiskError(f"cannot remove the folder {folder} of an old night: {error.strerror}") from error
 
 
 def _measure(folder: Path) -> int:
@@ -149,7 +147,7 @@ def _reserve(folder: Path, size: int) -> None:
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         what = f"less than {size / 2**20:.0f} MB are free" if full else os.strerror(error.errno or 0)
         fix = "make room" if full else "make it writable"
-        raise DiskError(f"cannot write to {folder}: {what}; nothing was spent: {fix} and run again") from error
+        raise DiskError(f"cannot write to {folder}: {what}; {fix}, and run again (nothing was spent)") from error
 
 
 def _allocate(handle: int, size: int) -> None:

@@ -221,7 +221,7 @@ class ProposalStaging:
             path = self.folder(night) / name
             refuse_links(path, within=self.project)
             if hash_content(read_regular(path)) not in {digest, None}:
-                raise Refused(f"{path} is not what night {night} wrote; get a new proposal: skillopt-sleep run")
+                raise Refused(f"{path} of the proposal was changed; get a new proposal: skillopt-sleep run")
         return proposals[night]
 
     def _record(self, manifest: Manifest, content: bytes) -> None:
@@ -267,7 +267,7 @@ def _describe(stem: str, before: Document, after: Document, proposed: Proposed) 
     own = [applied.edit for applied in proposed.edits if applied.edit.document is before.kind]
     made, outcomes = apply_edits(before, own, cap=None)
     if after not in (made, restore_former_description(made)):
-        raise ValueError(f"{before.path}: the candidate is not what its edits make of the live file")
+        raise ValueError(f"{before.path}: the proposed text differs from the live file with the edits applied to it")
     return StagedDocument(
         kind=before.kind,
         path=before.path,

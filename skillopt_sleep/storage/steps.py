@@ -70,7 +70,7 @@ class StepArchive:
         try:
             return decompress_steps(rows[0]["data"])
         except (ValueError, TypeError) as error:
-            raise DiskError(f"the steps of {path} in sleep.db are damaged ({error}); {REPAIR}") from error
+            raise DiskError(f"the steps kept of {path} in sleep.db are damaged ({error}); {REPAIR}") from error
 
     def list_kept(self) -> tuple[KeptSteps, ...]:
         """Return the sessions whose steps are stored, the oldest first."""
@@ -135,7 +135,7 @@ def compress_steps(conversation: Conversation) -> bytes:
 def decompress_steps(data: object) -> Conversation:
     """Return what ``compress_steps`` packed. Raises ``ValueError`` or ``TypeError`` for any other data."""
     if not isinstance(data, bytes):
-        raise TypeError(f"expected bytes, got {type(data).__name__}")
+        raise TypeError(f"kept steps must be stored as bytes, not as {type(data).__name__}")
     try:
         return msgspec.msgpack.decode(zlib.decompress(data), type=Conversation)
     except zlib.error as error:

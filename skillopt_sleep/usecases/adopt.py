@@ -72,7 +72,7 @@ def adopt_night(
         _refuse_live(workspace, night, [edit.id for document in staged for edit in document.edits])
         return night, adopt_by_hand(workspace.staging, night, _reword(staged, reword), how=f"{BY_HAND}: {REWORDED}")
     if any(edit in proposed for edit in edits):
-        raise Refused("some of these edits are in the proposal and some are not; adopt them one after the other")
+        raise Refused("the proposal contains some of these edits and not others; adopt them one after the other")
     report = reports.get(night)
     if report is None:
         raise Refused(f"there is no night {night} of {workspace.project}; `skillopt-sleep status` shows the last ones")
@@ -95,7 +95,7 @@ def _refuse_live(workspace: Workspace, night: str, edits: Collection[str]) -> No
         edit.id for adoption in list_live_adoptions(workspace) if adoption.night == night for edit in adoption.edits
     }
     if again := [edit for edit in edits if edit in live]:
-        raise Refused(f"edit {again[0]} is live already; to undo it: skillopt-sleep revert --edit {again[0]}")
+        raise Refused(f"edit {again[0]} is adopted already; to undo it: skillopt-sleep revert --edit {again[0]}")
 
 
 def _reword(documents: Sequence[StagedDocument], reword: Reword) -> list[StagedDocument]:
@@ -106,11 +106,11 @@ def _reword(documents: Sequence[StagedDocument], reword: Reword) -> list[StagedD
     edits = [edit for document in documents for edit in document.edits]
     texts = reword(list({edit.id: edit for edit in edits if edit.text}.values()))  # once, for however many files
     if all(texts.get(edit.id, edit.text) == edit.text for edit in edits):
-        raise Refused("no rule was reworded, so none was adopted; without --reword they are adopted as they are")
+        raise Refused("you reworded no rule, so none was adopted; to adopt them unchanged, leave out --reword")
     for edit in edits:
         text = texts.get(edit.id, edit.text)
         if text != edit.text and (why := guard(text)):
-            raise Refused(f"rule {edit.id}, as you worded it, is held back ({why}); nothing was adopted")
+            raise Refused(f"your wording of rule {edit.id} is held back ({why}); nothing was adopted")
     reworded = [
         replace(
             document,
@@ -211,10 +211,10 @@ def _list_trial_objections(trial: TrialReport) -> Iterator[str]:
     if trial.decision.verdict is not Verdict.ACCEPT:
         yield f"the trial of {rule} ended in {trial.decision.verdict}"
     if trial.k is None or trial.score is None:
-        yield f"{rule} was accepted by a rule whose error is not known"
+        yield f"{rule} was accepted by a test whose chance of error is not known"
     if (trial.net_requests or 0) < AUTO_REQUESTS:
         net = trial.net_requests or 0
-        yield f"{rule} helped {net} different requests more than it harmed; it takes {AUTO_REQUESTS}"
+        yield f"{rule} helped {net} different requests more than it harmed, and {AUTO_REQUESTS} are needed"
     if (trial.length_ratio or 1) > AUTO_LENGTH:
         yield f"answers are {trial.length_ratio:g} times as long with {rule}, and a judge may take length for quality"
     if lost := len(trial.confirmed_regressions):
@@ -247,9 +247,7 @@ def _find_night(
     what = "no edit is undecided" if undecided else "no proposal waits to be adopted"
     again = next((proposal for proposal in staging.proposals() if proposal.status is ProposalStatus.REVERTED), None)
     if again is not None and not undecided:
-        raise Refused(
-            f"{what}; the latest you reverted can be adopted again: skillopt-sleep adopt {again.manifest.night}"
-        )
+        raise Refused(f"{what}; to adopt again the one you reverted last: skillopt-sleep adopt {again.manifest.night}")
     raise Refused(f"{what}; `skillopt-sleep status` shows the last nights")
 
 
@@ -263,7 +261,9 @@ def _select_held(report: NightReport, edits: Collection[str], *, undecided: bool
         found = [outcome for outcome in pending if outcome.edit.id not in said]
         if pending and not found:
             names = " or ".join(f"--edit {outcome.edit.id}" for outcome in pending)
-            raise Refused(f"what you said so is adopted one by one: skillopt-sleep adopt {report.night} {names}")
+            raise Refused(
+                f'adopt rules listed as "you said so" one by one: skillopt-sleep adopt {report.night} {names}'
+            )
         if not found:
             raise Refused(f"night {report.night} has no undecided edit; `skillopt-sleep show {report.night}` lists all")
         return found
@@ -272,9 +272,9 @@ def _select_held(report: NightReport, edits: Collection[str], *, undecided: bool
             raise Refused(f"night {report.night} has no edit {name}; it has {', '.join(known) or 'none'}")
         status, why = known[name].status, known[name].why
         if status not in HELD:
-            raise Refused(f"edit {name} was {status} and cannot be adopted: {why}")
+            raise Refused(f"edit {name} cannot be adopted, because it was {status}: {why}")
         if status is EditStatus.PENDING and not undecided and name not in said:
-            raise Refused(f"edit {name} is undecided ({why}); add --undecided to adopt it all the same")
+            raise Refused(f"the test left edit {name} undecided ({why}); add --undecided to adopt it all the same")
     return [known[name] for name in edits]
 
 
@@ -290,7 +290,7 @@ def _stage_by_hand(workspace: Workspace, night: str, held: Sequence[AppliedEdit]
     """
     outcome = load_outcome(workspace, night)
     if outcome is None:
-        raise Refused(f"what night {night} tried is deleted or damaged, so nothing of it can be adopted by hand")
+        raise Refused(f"the record of night {night} is deleted or damaged, so none of its edits can be adopted by hand")
     ours = {adoption.path: adoption.after for adoption in list_live_adoptions(workspace) if adoption.night == night}
     return list(_stage_documents(outcome, night, held, ours))
 
@@ -305,7 +305,7 @@ def _stage_documents(
         live = read_regular(Path(base.path))
         known = [base.content, proposed.content if proposed else None]
         if live not in known and (base.path not in ours or live != ours[base.path]):
-            raise Refused(f"{base.path} was changed since night {night} looked at it; nothing was adopted")
+            raise Refused(f"{base.path} was changed after night {night} had read it; nothing was adopted")
         yield StagedDocument(
             kind=kind,
             path=base.path,

@@ -207,8 +207,8 @@ def require_own_skill(workspace: Workspace) -> None:
     skill = workspace.settings.target_skill
     if workspace.settings.scope == "all" and skill.endswith(".md") and not Path(skill).expanduser().is_absolute():
         raise UsageError(
-            f"--target-skill {skill}: --scope all changes your own files only, never a project's; expected the name of"
-            f" a skill of yours or an absolute path, such as {Path(skill).parent.name or 'NAME'} or ~/{skill}"
+            f"--target-skill {skill}: --scope all changes your own files only: expected the name of one of your skills"
+            f" or an absolute path, such as {Path(skill).parent.name or 'NAME'} or ~/{skill}"
         )
 
 

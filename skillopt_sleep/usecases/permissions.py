@@ -60,8 +60,8 @@ def require_agreement(workspace: Workspace, backends: Iterable[Backend]) -> None
     """Raise ``NotAllowed``, saying how to agree, when a backend would send sessions to a new provider."""
     for receiver in find_new_receivers(workspace, backends):
         raise NotAllowed(
-            f"{receiver.question}: agree once by `skillopt-sleep run` on a terminal or --share-with"
-            f" {receiver.provider} (`share_with` in settings.toml), or leave them out with --source"
+            f"{receiver.question}: agree to it with --share-with {receiver.provider} (or `share_with` in"
+            " settings.toml), or leave these sessions out with --source"
         )
 
 
@@ -73,7 +73,7 @@ def ask_first(workspace: Workspace, agrees: Callable[[str], bool]) -> None:
     file_sessions(workspace)
     for receiver in find_new_receivers(workspace, backends):
         if not agrees(receiver.question):
-            raise NotAllowed(f"{receiver.question}, and you did not agree; leave them out with --source")
+            raise NotAllowed(f"{receiver.question}, and you did not agree; leave these sessions out with --source")
         Agreements(workspace.database, workspace.clock).agree(receiver.source, receiver.provider)
 
 
@@ -147,7 +147,7 @@ def approve_check(workspace: Workspace, named: str, *, seconds: float) -> CheckC
     Raises ``UsageError`` for an unknown id, a line that is not one plain command, or a limit out of range.
     """
     if not 0 < seconds <= LONGEST_LIMIT:
-        raise UsageError(f"--seconds {seconds:g}: expected a limit between 0 and {LONGEST_LIMIT:g} seconds")
+        raise UsageError(f"--seconds {seconds:g}: expected a limit above 0 and up to {LONGEST_LIMIT:g} seconds")
     line = _find_line(named, [command.line for command in _find_recurring(workspace)])
     command = CheckCommand(line=line, seconds=seconds)
     workspace.approvals.approve(str(workspace.project), command, workspace.clock.now())
@@ -160,7 +160,7 @@ def remove_check(workspace: Workspace, named: str) -> str:
     line = next((line for line in lines if line in {named, collapse_spaces(named)} or command_id(line) == named), None)
     if line is None:
         known = ", ".join(map(command_id, lines)) or "none"
-        raise UsageError(f"{named!r} is not approved for {workspace.project}; approved are: {known}")
+        raise UsageError(f"the command {named!r} is not approved for {workspace.project}; approved are: {known}")
     workspace.approvals.remove(str(workspace.project), line)
     return line
 
@@ -178,7 +178,7 @@ def _find_line(named: str, lines: Sequence[str]) -> str:
     if len(named) == len(command_id("")) and all(letter in "0123456789abcdef" for letter in named):
         raise UsageError(f"no command has the id {named}; `skillopt-sleep checks` lists them")
     if not named.strip():
-        raise UsageError("an empty command checks nothing: name one by its id, or write it out")
+        raise UsageError("an empty command checks nothing; give the id of a command, or the command line")
     if why := find_command_problem(named):
-        raise UsageError(f"{named!r}: {why}")
+        raise UsageError(f"the command {named!r} cannot be approved: {why}")
     return collapse_spaces(named)

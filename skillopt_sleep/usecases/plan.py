@@ -151,8 +151,8 @@ def _require_reviewed(tasks: Sequence[TaskRecord]) -> None:
     unreviewed = sum(not task.reviewed for task in tasks)
     if unreviewed:
         raise UsageError(
-            f'{unreviewed} of {len(tasks)} tasks are not reviewed: read the file, set "reviewed": true, or'
-            " try it with --backend simulated"
+            f'{unreviewed} of {len(tasks)} tasks of the file are not reviewed: read them and set "reviewed": true in'
+            " the file, or use --backend simulated"
         )
 
 
@@ -171,8 +171,8 @@ def _choose_manner(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
         if not isinstance(backend, Agent):
             agents = " or ".join(agent.backend for agent in all_agents())
             raise UsageError(
-                f"--replay {mode}: the backend {backend.name} has no agent that could work; use {agents}, or"
-                " --replay text"
+                f"--replay {mode}: the backend {backend.name} has no agent that could work in a folder; use --backend"
+                f" {agents}, or --replay text"
             )
         if mode is ReplayMode.WORKTREE:
             _require_git_project(workspace)
@@ -189,21 +189,21 @@ def _require_approved(tasks: Sequence[TaskRecord], mode: ReplayMode, approved: s
         if not isinstance(task.reference, CommandReference):
             continue
         if mode is not ReplayMode.WORKTREE:
-            raise UsageError(f"task {task.id} is scored by commands, which takes --replay worktree")
+            raise UsageError(f"task {task.id} is scored by commands, which only --replay worktree can run")
         for line in task.reference.commands:
             if line not in approved:
                 raise UsageError(
-                    f"task {task.id} would run {line!r}, which is not approved: look at it, then"
-                    f" skillopt-sleep checks approve {line!r}"
+                    f"task {task.id} would run {line!r}, which is not approved; if it is safe: skillopt-sleep checks"
+                    f" approve {line!r}"
                 )
 
 
 def _require_git_project(workspace: Workspace) -> None:
     if workspace.settings.scope == "all":
-        raise UsageError("--replay worktree works in copies of one project: leave out --scope all")
+        raise UsageError("--replay worktree works in copies of one project, so it cannot be used with --scope all")
     if not is_git_project(workspace.project, workspace.env):
         raise UsageError(
-            f"--replay worktree: {workspace.project} is not the top of a git project with a commit; name one with"
+            f"--replay worktree: {workspace.project} is not the root of a git repository with a commit; name one with"
             " --project, or use --replay native"
         )
 
@@ -251,5 +251,5 @@ def _read_description(workspace: Workspace, baseline: Candidate) -> str:
     if skill is None or not get_target_skill_name(workspace):
         return ""
     if skill.content is None:
-        raise UsageError(f"--target-skill {workspace.settings.target_skill}: there is no skill at {skill.path}")
+        raise UsageError(f"--target-skill {workspace.settings.target_skill}: there is no skill file {skill.path}")
     return read_description(skill)

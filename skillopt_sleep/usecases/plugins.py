@@ -72,7 +72,7 @@ def install_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
     """
     plugin = _get_plugin(agent)
     if _program(workspace, agent) is None:
-        raise NotInstalled(f"there is no `{agent.backend}` on PATH; install it, then run this again")
+        raise NotInstalled(f"the program `{agent.backend}` is not on PATH; install it, then run this again")
     skill = SkillFiles(workspace, plugin.skill) if plugin.skill else None
     if skill:
         skill.check()
@@ -138,7 +138,7 @@ def write_market(data_dir: Path) -> Path:
     target = data_dir / MARKET_FOLDER
     fresh = data_dir / ".market-new"
     if target.is_symlink() or (target.exists() and not is_market(target)):
-        raise Refused(f"{target} is there and is not ours; move it aside, or name another --data-dir")
+        raise Refused(f"{target} was not written by this program; move it away, or name another --data-dir")
     try:
         shutil.rmtree(fresh, ignore_errors=True)
         for part in MARKET_PARTS:
@@ -175,12 +175,12 @@ class SkillFiles:
     def check(self) -> None:
         """Raise ``Refused`` if our skill's folder has a file we did not write or that was changed; or ``DiskError``."""
         if self.folder.is_symlink() or (self.folder / "scripts").is_symlink():
-            raise Refused(f"{self.folder} is a link and not ours; move it aside, then install again")
+            raise Refused(f"{self.folder} is a link that this program did not make; move it away, then install again")
         known = self._record().files
         for target, content in self._shipped.items():
             there = read_regular(target)
             if there is not None and there != content and known.get(str(target)) != sha256(there):
-                raise Refused(f"{target} is there and is not ours; move it aside, then install again")
+                raise Refused(f"{target} exists and was not written by this program; move it away, then install again")
 
     def write(self) -> None:
         """Copy the skill to the user's skills. Raises as ``check`` does."""
@@ -278,8 +278,8 @@ def _ask_installed(workspace: Workspace, agent: CodingAgent) -> Installed:
     if _program(workspace, agent) is None:
         if recorded:
             raise NotInstalled(
-                f"there is no `{agent.backend}` on PATH, and its folder {agent.home(workspace.env)} names the plugin;"
-                " put it on PATH, then run this again"
+                f"the program `{agent.backend}` is not on PATH, but its folder {agent.home(workspace.env)} lists the"
+                " plugin; put it on PATH, then run this again"
             )
         return recorded
     try:
@@ -324,11 +324,11 @@ def _run(workspace: Workspace, agent: CodingAgent, words: Sequence[str]) -> str:
     try:
         done = children.run([program, "plugin", *words], env=workspace.env, cwd=Path.cwd(), seconds=SECONDS)
     except (OSError, BackendError) as error:
-        raise UsageError(f"`{command}` did not work: {error}") from error
+        raise UsageError(f"`{command}` failed: {error}") from error
     if done.timed_out:
-        raise UsageError(f"`{command}` did not work: it did not end within {SECONDS} s, and was ended")
+        raise UsageError(f"`{command}` was stopped because it did not end within {SECONDS} s")
     if done.status:
         output = [line.strip() for line in f"{done.stderr}\n{done.stdout}".splitlines() if line.strip()]
         reasons = [line for line in output if not line.lower().startswith("warning")]
-        raise UsageError(f"`{command}` refused: {next(iter([*reasons, *output]), f'exit code {done.status}')}")
+        raise UsageError(f"`{command}` failed: {next(iter([*reasons, *output]), f'exit code {done.status}')}")
     return done.stdout

@@ -74,7 +74,7 @@ def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
     found = next((report for report in nights if night in {None, report.night}), None)
     if found is None:
         known = ", ".join(report.night for report in nights[:5]) or "none yet"
-        raise UsageError(f"there is no night {night or ''} of {workspace.project}; the last ones: {known}")
+        raise UsageError(f"{workspace.project} has no night {night or ''}; its last nights: {known}")
     return found
 
 

@@ -67,10 +67,10 @@ def build_environment(
     options = {key: value for key, value in table.items() if key not in {"name", "file"}}
     name, file = str(table.get("name") or ""), str(table.get("file") or "")
     if name and file:
-        raise UsageError(f"[env] has a name, {name!r}, and a file, {file!r}: it needs one of the two")
+        raise UsageError(f"[env] has both a name, {name!r}, and a file, {file!r}; keep one of the two")
     if not name and not file:
-        there = f", only {', '.join(options)}" if options else ""
-        raise UsageError(f"[env] has neither a name (simple_qa, checks, …) nor a file with an environment{there}")
+        there = f"; it has only {', '.join(options)}" if options else ""
+        raise UsageError(f"[env] needs a `name`, such as simple_qa, or a `file` with an environment{there}")
     if file:
         return load_environment(file, options, config=config)
     maker: Any = find(Kind.ENVIRONMENT, name)
@@ -88,7 +88,7 @@ def build_role(workspace: Workspace, role: Role, table: Table) -> Backend:
     for key in own:
         if key not in known:
             near = suggest_name(key, ["backend", *known])
-            raise ConfigError(f"[{role}] has no option {key!r} for the backend {chosen}{near}")
+            raise ConfigError(f"the table [{role}] has no option {key!r} for the backend {chosen}{near}")
     options = {**workspace.settings.backends.get(chosen, {}), **own}
     if chosen == name and model and "model" not in table:
         options["model"] = model
@@ -139,8 +139,8 @@ def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> st
         tasks = workspace.archive.tasks(workspace.scope)
         if not tasks:
             raise UsageError(
-                f"no night has mined tasks of {workspace.scope or 'your work'} yet; `skillopt-sleep run` mines them,"
-                " and --scope all takes those of all projects"
+                f"no night has found tasks of {workspace.scope or 'yours'} yet: start one with `skillopt-sleep run`,"
+                " or use the tasks of all projects with --scope all"
             )
         data = encode_tasks(
             workspace.redactor.clean(tasks)
@@ -173,7 +173,7 @@ def open_evaluation(
     own = {"backend": get_role(workspace, Role.TARGET)[0], **recipe.target}  # endpoint, world, ... of the training file
     tables = {spec: merge_role(own, parse_target("--target", spec)) for spec in request.targets}
     if len(tables) != len(request.targets):
-        raise UsageError("a --target is named twice; each is scored once")
+        raise UsageError("the same --target is given twice; give each one once")
     targets = {spec: build_role(workspace, Role.TARGET, table) for spec, table in tables.items()}
     if not targets:
         backend = build_role(workspace, Role.TARGET, recipe.target)
@@ -241,7 +241,7 @@ def parse_target(flag: str, spec: str) -> dict[str, Json]:
     """Return a ``[target]`` table for "backend" or "backend:model". Raises ``UsageError``, naming ``flag``."""
     backend, _, model = spec.partition(":")
     if not backend:
-        raise UsageError(f"{flag} {spec!r}: expected a backend, or backend:model, such as openai:the-small-one")
+        raise UsageError(f"{flag} {spec!r}: expected BACKEND or BACKEND:MODEL, as in openai:gpt-4.1")
     table: dict[str, Json] = {"backend": backend}
     return table | {"model": model} if model else table
 
@@ -259,10 +259,10 @@ def _read_skills(paths: Sequence[Path], *, bare: bool) -> dict[str, str]:
         except UnicodeDecodeError as error:
             raise UsageError(f"the skill {file} is not UTF-8, at byte {error.start}") from None
     if len(texts) != len(paths):
-        raise UsageError("a skill is named twice; each is scored once")
+        raise UsageError("the same SKILL is given twice; give each one once")
     for file, text in texts.items():
         name = file.name if file.name != "SKILL.md" else f"{file.absolute().parent.name}/SKILL.md"
         found[name if name not in found else str(file)] = text
     if not found:
-        raise UsageError("name a SKILL file, or --no-skill")
+        raise UsageError("nothing to score: name a SKILL file, or use --no-skill")
     return found

@@ -129,7 +129,7 @@ def plan_try(
     document = _read_document(path)
     other = replace(document, content=None) if against is None else _read_document(against)
     if other.content == document.content:
-        raise UsageError(f"{path} and {against} hold the same text; name two files that differ")
+        raise UsageError(f"{path} and {against} contain the same text; name two files that differ")
     night = plan_night(workspace, given)
     spans = find_rules(read_region(document)) if against is None else ()
     tasks = _choose_requests(workspace, night, limit)
@@ -249,7 +249,7 @@ def _read_document(path: Path) -> Document:
     document = Document(kind=kind, path=str(place), content=content, whole=True)
     require_usable(document, most_bytes=MOST_BYTES)
     if not read_region(document).strip():
-        raise UsageError(f"{place} holds no text that an agent could follow; name a file with rules")
+        raise UsageError(f"{place} contains no text that an agent could follow; name a file with rules")
     return document
 
 
@@ -272,11 +272,11 @@ def _choose_requests(workspace: Workspace, night: NightPlan, limit: int) -> tupl
     commit_of = functools.partial(find_commit_of_task, workspace)
     prepared = prepare_tasks(SelectedTasks(tasks=latest), night.manner, commit_of).tasks
     if len(prepared) < LEAST_REQUESTS:
-        count = f"{len(prepared)} different" if len(prepared) > 1 else len(prepared) or "no"
+        count = f"only {len(prepared)}" if prepared else "none"
         cure = "raise --limit" if limit < LEAST_REQUESTS else "`skillopt-sleep run` finds some in your sessions"
         raise UsageError(
-            f"there {'is' if len(prepared) == 1 else 'are'} {count} request{'s' if len(prepared) != 1 else ''} of yours"
-            f" to replay, and it takes {LEAST_REQUESTS}, because one counts at most twice; {cure}"
+            f"{count} of your requests can be replayed, and {LEAST_REQUESTS} are needed, because each counts at most"
+            f" twice; {cure}"
         )
     return prepared
 

@@ -90,15 +90,15 @@ class Removal:
         folder = self._workspace.data_dir
         with contextlib.ExitStack() as locks:
             if self._data and folder.is_symlink():
-                raise Refused(f"{folder} is a link, and links are not followed; name what it leads to with --data-dir")
+                raise Refused(f"{folder} is a link and not followed; name the folder it leads to with --data-dir")
             if self._data and find_own_data(folder):
                 locks.enter_context(lock_night(folder))
                 locks.enter_context(lock_daemon(folder))
             self._read_database()
             if self._data and self._live and not self._rules:
                 raise Refused(
-                    f"{len(self._live)} adopted rules are live, and only the data knows how to undo them; add --rules,"
-                    " or keep the data; nothing was removed"
+                    f"{len(self._live)} rules are adopted, and only the data can undo them, so nothing was removed;"
+                    " add --rules, or leave out --data"
                 )
             yield
 
@@ -198,7 +198,8 @@ class Removal:
     def _delete_data(self, *, plugin_stays: bool) -> Iterator[str]:
         if self._data_needed:
             raise Refused(
-                "some rules could not be reverted and are still in your files; only the data can undo them, so it stays"
+                "some rules could not be reverted and are still in your files; the data stays, because only it can"
+                " undo them"
             )
         data = self._workspace.data_dir
         own = tuple(path for path in find_own_data(data) if not (plugin_stays and path.name in MARKET_NEEDED))
@@ -277,7 +278,7 @@ def find_sessions(workspace: Workspace, name: str) -> tuple[SessionName, ...]:
     Raises ``UsageError`` when there is no such session, or more than one.
     """
     if not (workspace.data_dir / DATABASE).exists():
-        raise UsageError(f"nothing is kept in {workspace.data_dir}, so there is nothing to forget")
+        raise UsageError(f"{workspace.data_dir} contains no sessions, so there is nothing to forget")
     found = list_sessions(workspace.database, name)
     exact = tuple(session for session in found if session.session_id == name)
     if not name or len(exact or found) == 1:
@@ -285,12 +286,12 @@ def find_sessions(workspace: Workspace, name: str) -> tuple[SessionName, ...]:
     if exact or found:
         ids = ", ".join(f"{session.session_id} ({session.source})" for session in (exact or found)[:MOST_NAMED])
         more = "" if len(exact or found) <= MOST_NAMED else f" and {len(found) - MOST_NAMED} more"
-        raise UsageError(f"{name!r} fits {len(exact or found)} sessions: {ids}{more}; give more of the id")
+        raise UsageError(f"{name!r} begins {len(exact or found)} session ids: {ids}{more}; give more of the id")
     if is_forgotten(workspace.database, name):
-        raise UsageError(f"session {name!r} was forgotten before; nothing of it is kept, and it is never read again")
+        raise UsageError(f"session {name!r} was forgotten before: nothing of it is kept, and it is not read again")
     raise UsageError(
-        f"no session whose id begins with {name!r} is kept; `skillopt-sleep harvest --sessions --all --scope all`"
-        " lists them"
+        f"no kept session has an id that begins with {name!r}; `skillopt-sleep harvest --sessions --all --scope all`"
+        " lists the ids"
     )
 
 

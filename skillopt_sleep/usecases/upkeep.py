@@ -103,9 +103,9 @@ def secure_folders(data_dir: Path, project: Path) -> Iterator[str]:
         for folder in _find_open(data_dir, project):
             yield _close(folder)
         if _lies_in_git(data_dir) and not _list_shared(data_dir) and hide_from_git(data_dir):
-            yield f"{data_dir} lies in a git project: it is hidden from git now"
+            yield f"{data_dir} lies in a git repository; git ignores it from now on"
     except (OSError, SleepError) as error:
-        yield f"our folders could not be made private: {error}"
+        yield f"the folders of this program could not be made private: {error}"
     yield from _list_unmendable(data_dir, project)
 
 
@@ -113,7 +113,7 @@ def list_open_folders(data_dir: Path, project: Path) -> Iterator[str]:
     """Yield a line, with a remedy, for each of our folders that other users or git can see; nothing is changed."""
     with suppress(OSError):
         for folder in _find_open(data_dir, project):
-            yield f"{folder} is open to others (mode {_read_mode(folder):04o}); the next night closes it, or: chmod 700"
+            yield f"others can open {folder} (mode {_read_mode(folder):04o}); the next night closes it, or: chmod 700"
     yield from _list_unmendable(data_dir, project)
 
 
@@ -132,8 +132,8 @@ def _list_unmendable(data_dir: Path, project: Path) -> Iterator[str]:
             problems = {"others can read it": _is_open(data_dir), "git can see it": _lies_in_git(data_dir)}
             for problem in (problem for problem, is_so in problems.items() if is_so):
                 yield (
-                    f"{data_dir} holds our data and other files ({min(shared)!r}), and {problem}: use a folder of its"
-                    " own as --data-dir"
+                    f"{data_dir} contains this program's data beside other files ({min(shared)}), and {problem}; name"
+                    " a folder of its own with --data-dir"
                 )
     if tracked := list_tracked(project / OWN_FOLDER):
         yield (
@@ -176,5 +176,5 @@ def _close(folder: Path) -> str:
     try:
         folder.chmod(0o700)
     except OSError as error:
-        raise DiskError(f"{folder} is open to others (mode {mode:04o}): {error.strerror}") from error
-    return f"{folder} was open to others (mode {mode:04o}): it is private now (0700)"
+        raise DiskError(f"others can open {folder}, and `chmod 700` on it failed: {error.strerror}") from error
+    return f"other users could open {folder} (mode {mode:04o}); now only you can (0700)"

@@ -172,9 +172,9 @@ def test_session_that_cannot_be_cut_is_refused_with_the_reason(agent, tmp_path):
     for changed, reason in [
         ({"path": str(tmp_path / "gone")}, "cannot be read: No such file"),
         ({"path": str(tmp_path / "fifo")}, "is not a regular file"),
-        ({"path": str(tmp_path / "plain"), "cut": "2"}, "has no (uuid and parentUuid|session_meta)"),
-        ({"path": str(tmp_path / "noise")}, "has no (uuid and parentUuid|session_meta)"),
-        ({"cut": "999"}, "has no (record|line) 999"),
+        ({"path": str(tmp_path / "plain"), "cut": "2"}, "(have no uuid and parentUuid|has no session_meta)"),
+        ({"path": str(tmp_path / "noise")}, "(have no uuid and parentUuid|has no session_meta)"),
+        ({"cut": "999"}, "has no record 999|cannot be cut at 999"),
     ]:
         with pytest.raises(NotPutBack, match=reason) as raised:
             cut(agent, msgspec.structs.replace(good, **changed))

@@ -107,7 +107,7 @@ def test_retry_after_is_honoured(tmp_path):
 def test_wait_that_would_outlast_the_minutes_is_not_begun(tmp_path):
     """A wait beyond the minutes ends the night at once; the call that was sent counts."""
     line = Line(ScriptedBackend(Overloaded("later", retry_after=50.0)), tmp_path, caps=Caps(minutes=0.5))
-    with pytest.raises(BudgetSpent, match="asks for a wait of 50 s, and the cap of") as caught:
+    with pytest.raises(BudgetSpent, match="asks for a wait of 50 s, which would exceed the cap of") as caught:
         line.ask(PROMPT, phase="train")
     assert (caught.value.cap, line.clock.slept, line.budget.spent.calls) == ("minutes", [], 1)
     with pytest.raises(BudgetSpent, match="minutes"):  # another call, which the limiter holds back

@@ -82,5 +82,5 @@ def test_sign_of_life_resets_the_breaker(alive):
     for _ in range(2):
         with pytest.raises(Overloaded):
             lost(PROMPT, phase="train")
-    with pytest.raises(BackendUnusable, match="3 calls in a row were lost"):
+    with pytest.raises(BackendUnusable, match="3 calls in a row failed"):
         lost(PROMPT, phase="train")

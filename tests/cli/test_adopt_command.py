@@ -169,8 +169,8 @@ NOTHING = {
     "nothing to adopt": (["adopt"], ["no proposal waits", "skillopt-sleep status"]),
     "unknown night": (["adopt", "20010101-030000-abcd"], ["20010101-030000-abcd", "has no proposal"]),
     "nothing to revert": (["revert"], ["nothing to revert"]),
-    "unknown night to revert": (["revert", "20010101-030000-abcd"], ["not live"]),
-    "unknown edit to revert": (["revert", "--edit", "abc"], ["not live"]),
+    "unknown night to revert": (["revert", "20010101-030000-abcd"], ["is not adopted"]),
+    "unknown edit to revert": (["revert", "--edit", "abc"], ["is not adopted"]),
 }
 
 
@@ -254,7 +254,7 @@ def test_live_file_that_changed_since_refuses_what_is_adopted_by_hand(cli, mira,
     skill.parent.mkdir(parents=True)
     skill.write_bytes(b"new words\n")
     done = cli("adopt", "--undecided", *mira.places)
-    assert (done.code, "was changed since night" in done.refusal) == (8, True)
+    assert (done.code, "was changed after night" in done.refusal) == (8, True)
     assert held
 
 

@@ -110,7 +110,7 @@ WRONG = {
     "too long": (["approve", "x" * 301], "301 characters, and at most 300 are allowed"),
     "a document": (["approve", "cat <<E"], "a here-document (<<)"),
     "unseen": (["approve", "make\u200b test"], "an invisible character"),
-    "limit": (["approve", "make", "--seconds=0"], "--seconds 0: expected a limit between 0 and 3600 seconds"),
+    "limit": (["approve", "make", "--seconds=0"], "--seconds 0: expected a limit above 0 and up to 3600 seconds"),
     "not approved": (["remove", "make"], "'make' is not approved"),
     "no command": (["approve"], "COMMAND"),
     "no such action": (["allow", "make"], "allow"),
@@ -137,7 +137,7 @@ def test_task_file_grants_nothing(cli, ada, tmp_path):
     path = task_file(tmp_path, {"kind": "command", "commands": ["make test"]})
     text = cli("run", *ada.places, f"--tasks={path}", "--backend=claude")
     assert text.code == 2
-    assert "task t0 is scored by commands, which takes --replay worktree" in text.refusal
+    assert "task t0 is scored by commands, which only --replay worktree can run" in text.refusal
     copied = cli("run", *ada.places, f"--tasks={path}", "--backend=claude", "--replay=worktree")
     assert copied.code == 2
     assert "task t0 would run 'make test', which is not approved" in copied.refusal
@@ -147,10 +147,10 @@ REFUSED = {
     "no agent": (["--backend=openai", "--replay=native"], "the backend openai has no agent"),
     "simulated": (["--backend=simulated", "--replay=worktree"], "the backend simulated has no agent"),
     "no such mode": (["--replay=fast"], "expected one of text, native, worktree"),
-    "all projects": (["--replay=worktree", "--scope=all"], "leave out --scope all"),
+    "all projects": (["--replay=worktree", "--scope=all"], "it cannot be used with --scope all"),
     "no sandbox": (
         ["--replay=worktree"],
-        "bwrap and socat missing: install them (apt-get install bubblewrap socat)",
+        "claude needs bwrap and socat for its sandbox; install them: apt-get install bubblewrap socat",
     ),
 }
 
@@ -178,4 +178,4 @@ def test_folder_that_is_no_git_project_is_refused(cli, mira):
     """There is nothing to make a copy of."""
     done = cli("run", *mira.places, "--replay=worktree")
     assert done.code == 2
-    assert "is not the top of a git project with a commit" in done.refusal
+    assert "is not the root of a git repository with a commit" in done.refusal

@@ -130,16 +130,19 @@ def test_lost_attempt_is_no_score(cli, tmp_path, lost, code, says):
 
 WRONG = {
     "no environment": (["x.md"], ["--env"]),
-    "no skill": (["--env", "simple_qa"], ["name a SKILL file, or --no-skill"]),
+    "no skill": (["--env", "simple_qa"], ["name a SKILL file, or use --no-skill"]),
     "no file": (["x.md", "--env", "simple_qa"], ["x.md: No such file"]),
     "environment": (["--no-skill", "--env", "simple_q"], ["no environment 'simple_q'", "did you mean 'simple_qa'"]),
     "environment file": (["--no-skill", "--env", "my_env.py"], ["no environment file", "my_env.py"]),
     "option": (["--no-skill", "--env", "simple_qa", "--option", "scorin=f1"], ["no option 'scorin'", "'scoring'"]),
     "option's form": (["--no-skill", "--env", "simple_qa", "--option", "f1"], ["--option f1", "KEY=VALUE"]),
     "no data": (["--no-skill", "--env", "simple_qa"], ["simple_qa has no data: name a file"]),
-    "target": (["--no-skill", "--env", "simple_qa", "--target", ":x"], ["--target ':x'", "backend:model"]),
+    "target": (["--no-skill", "--env", "simple_qa", "--target", ":x"], ["--target ':x'", "BACKEND:MODEL"]),
     "backend": (["--no-skill", "--env", "simple_qa", "--target", "clade"], ["no backend 'clade'", "'claude'"]),
-    "target twice": (["--no-skill", "--env", "simple_qa", *["--target=simulated"] * 2], ["--target is named twice"]),
+    "target twice": (
+        ["--no-skill", "--env", "simple_qa", *["--target=simulated"] * 2],
+        ["the same --target is given twice"],
+    ),
 }
 
 
@@ -156,7 +159,7 @@ def test_wrong_word_gets_one_line(cli, tree, words, says):
 def test_skill_named_twice_is_refused(cli, bench):
     """By whatever path."""
     os.chdir(bench)
-    assert "named twice" in cli("eval", "some.md", "some.md", "--env", "simple_qa").refusal
+    assert "given twice" in cli("eval", "some.md", "some.md", "--env", "simple_qa").refusal
 
 
 @pytest.fixture

@@ -189,7 +189,7 @@ def test_database_of_a_newer_program(cli, mira):
     connection.close()
     done = cli("status", *mira.places)
     assert done.code == 7
-    assert "written by a newer version" in done.refusal
+    assert "made by a newer version" in done.refusal
 
 
 def test_database_that_is_none(cli, mira):

@@ -163,14 +163,14 @@ def test_crontab_that_was_half_written_is_put_back(cli, schedule, system, data):
     done = schedule("--using=cron")
     assert done.code == 2
     assert "no space left" in done.refusal
-    assert "is put back" in done.refusal
+    assert "its old content is back" in done.refusal
     assert system.table == MINE
     assert kept(data) is None
     assert schedule("--using=cron").code == 0
     table = system.table
     system.says("breaks")
     done = cli("unschedule", f"--data-dir={data}")
-    assert (done.code, "is put back" in done.refusal) == (2, True)
+    assert (done.code, "its old content is back" in done.refusal) == (2, True)
     assert system.table == table
     assert kept(data) is not None
 

@@ -71,7 +71,7 @@ def test_answers_by_flags(setup, mira):
 def test_defaults_share_with_nobody(setup, mira):
     """Sessions of another agent than the one that works at night are then not read; a second time changes nothing."""
     refusal = setup("--yes", "--agent=codex", "--at=never", "--no-plugin").refusal
-    assert "nothing to learn from; --share-with openai" in refusal
+    assert "could learn nothing; allow it with --share-with openai" in refusal
     (Path(os.environ["HOME"]) / ".codex").mkdir()
     assert setup("--yes", "--agent=codex", "--at=never", "--no-plugin").code == 0
     assert tomllib.loads(settings_file().read_text()) == {"backend": "codex", "source": "codex"}

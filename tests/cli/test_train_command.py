@@ -105,7 +105,7 @@ def test_without_a_cap_the_price_is_one(cli, folder):
     [
         (("num_epochs = 2", "num_epoch = 2"), "did you mean 'num_epochs'"),
         (('name = "simple_qa"', 'name = "simpel_qa"'), "did you mean 'simple_qa'"),
-        (('name = "simple_qa"', ""), "has neither a name"),
+        (('name = "simple_qa"', ""), "needs a `name`"),
         (('ratio = "2:1:1"', 'ratoi = "2:1:1"'), "did you mean 'ratio'"),
         (('data = "items.jsonl"', 'data = "nope.jsonl"'), "nope.jsonl"),
         (("batch_size = 6", "batch_size = 0"), "batch_size is 0"),
@@ -126,7 +126,7 @@ def test_neither_file_nor_nights(cli):
     assert "--from-nights" in cli("train").err
     done = cli("train", "--from-nights", "--dry-run")
     assert done.code == 2
-    assert "no night has mined tasks" in done.err
+    assert "no night has found tasks" in done.err
 
 
 def test_another_run_in_the_folder(cli, folder):

@@ -125,8 +125,8 @@ def test_two_files_are_compared_as_wholes(cli, world, tmp_path):
     ("content", "code", "said"),
     [
         (None, 2, "there is no file"),
-        (b"", 2, "holds no text that an agent could follow"),
-        (b"---\nname: a\ndescription: b\n---\n\n", 2, "holds no text"),
+        (b"", 2, "contains no text that an agent could follow"),
+        (b"---\nname: a\ndescription: b\n---\n\n", 2, "contains no text"),
         (b"- a\0b", 8, "NUL byte"),
     ],
 )
@@ -155,9 +155,9 @@ def test_too_few_requests_cost_nothing(cli, world, tmp_path):
     """Before any night there is none; fewer than five can show nothing."""
     arguments, _ = world
     without = [argument for argument in arguments if not argument.startswith("--tasks")]
-    assert "there are no requests of yours to replay" in cli(*without).refusal
+    assert "none of your requests can be replayed" in cli(*without).refusal
     assert "raise --limit" in cli(*arguments, "--limit=3").refusal
-    assert "hold the same text" in cli(*arguments, f"--against={tmp_path / 'CLAUDE.md'}").refusal
+    assert "contain the same text" in cli(*arguments, f"--against={tmp_path / 'CLAUDE.md'}").refusal
 
 
 def test_report_is_kept_in_the_project(cli, world, tmp_path):

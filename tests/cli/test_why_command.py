@@ -54,7 +54,7 @@ def test_unknown_rule_is_exit_2_with_the_nearest(cli, mira, hold_night):
     text = hold_night(mira)["applied_edits"][0]["edit"]["text"]
     done = cli("why", f"{text} and something else", *mira.places)
     assert done.code == 2
-    assert f"the nearest: {text!r}" in done.refusal
+    assert f"the most similar rule is {text!r}" in done.refusal
 
 
 def test_rule_changed_by_hand_is_no_longer_called_live(cli, mira, hold_night):

@@ -65,7 +65,7 @@ def test_listing_names_imports_none_of_them():
 
 def test_unknown_name_is_answered_with_the_known_ones():
     """And with the nearest."""
-    with pytest.raises(UsageError, match=r"no backend 'cluade', only .*codex.*; did you mean 'claude'\?"):
+    with pytest.raises(UsageError, match=r"no backend 'cluade'; known are .*codex.*; did you mean 'claude'\?"):
         find(Kind.BACKEND, "cluade")
 
 

@@ -24,8 +24,8 @@ SOURCES = {
 WHY = {
     "raises": "cannot be loaded: ValueError: no licence",
     "exits": "cannot be loaded: SystemExit: 3",
-    "number": "cannot be used: expected a .*, found 3",
-    "plain class": "cannot be used: expected a .*, found <class",
+    "number": "cannot be used: its entry point must name a .*, not 3",
+    "plain class": "cannot be used: its entry point must name a .*, not <class",
 }
 
 

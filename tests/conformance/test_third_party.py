@@ -108,7 +108,7 @@ def test_command_line_offers_what_is_installed(goose):
     page = " ".join(goose.run("run", "--help").stdout.split())
     assert "--goose-home" in page
     assert "sessions of Goose" in page
-    assert "claude, codex, goose, auto" in page
+    assert "claude, codex, goose; auto" in page
     assert "goose" not in goose.run("run", "--help", site=False).stdout
 
 

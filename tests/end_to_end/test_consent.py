@@ -41,7 +41,7 @@ def test_night_that_nobody_watches(person, codex):
     assert done.returncode == 4
     (line,) = done.stderr.splitlines()
     assert "your Claude Code sessions went to Anthropic" in line
-    assert "to OpenAI: agree once by `skillopt-sleep run` on a terminal or --share-with openai" in line
+    assert "to OpenAI: agree to it with --share-with openai" in line
     assert codex.calls == []
     (found,) = person.project.rglob("diagnostics.json")
     assert json.loads(found.read_text())["call_error"].startswith("NotAllowed: ")
@@ -66,9 +66,7 @@ def test_receiver_that_is_not_the_label(person, codex):
     path = f"{codex.folder}:{SYSTEM_PATH}"
     done = run("run", *places(person), "--backend=codex", "--share-with=openai", elsewhere, PATH=path)
     assert done.returncode == 4
-    assert (
-        "to evil.example: agree once by `skillopt-sleep run` on a terminal or --share-with evil.example" in done.stderr
-    )
+    assert "to evil.example: agree to it with --share-with evil.example" in done.stderr
     done = run("run", *places(person), "--backend=claude", PATH=path, ANTHROPIC_BASE_URL="http://evil.example")
     assert (done.returncode, "went to Anthropic" in done.stderr, "to evil.example" in done.stderr) == (4, True, True)
     assert codex.calls == []

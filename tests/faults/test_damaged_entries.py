@@ -193,7 +193,7 @@ def test_database_that_was_read_only_for_a_while(ordinary):
     assert started("status", *person.places).returncode == 0
     done = started("adopt", *person.places)
     assert done.returncode == 7
-    assert f"{path} is in the way: make it writable" in done.stderr
+    assert f"{path} cannot be written: make it writable" in done.stderr
     path.chmod(0o600)
     done = started("adopt", *person.places)
     assert (done.returncode, done.stderr) == (0, "")
@@ -213,4 +213,4 @@ def test_log_that_is_not_ours_to_mend(ordinary):
         part.chmod(0o444)
     done = started("adopt", *person.places)
     assert done.returncode == 7
-    assert f"{person.data / 'sleep.db-wal'} is in the way" in done.stderr
+    assert f"{person.data / 'sleep.db-wal'} cannot be written" in done.stderr

@@ -198,7 +198,7 @@ def test_file_put_back_to_an_earlier_state_is_refused(project):
         adopt(project.staging, "n2", only={one.id})
         states.append(project.memory.read_bytes())
     project.memory.write_bytes(states[0])
-    with pytest.raises(Refused, match=r"CLAUDE\.md was changed since night n2"):
+    with pytest.raises(Refused, match=r"CLAUDE\.md was changed after night n2"):
         adopt(project.staging, "n2", only={made[2].id})
     project.memory.write_bytes(states[1])
     adopt(project.staging, "n2", only={made[2].id})
@@ -332,7 +332,7 @@ def test_damaged_ledger_of_a_run(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "ledger.db").write_bytes(b"no database" * 500)
     with (
-        pytest.raises(DiskError, match=r"is damaged, so this run cannot be resumed; remove .*run to begin anew"),
+        pytest.raises(DiskError, match=r"is damaged, so this run cannot be continued; remove .*run to start over"),
         open_training_folder(tmp_path / "run"),
     ):
         pass

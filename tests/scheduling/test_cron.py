@@ -87,7 +87,7 @@ def test_schedules_of_other_folders_stay():
 def test_block_without_an_end_is_not_touched():
     """A block without its last line is refused, because nobody knows where it ends."""
     cut = add_block(b"# mine\n", BLOCK, NAME).replace(f"# <<< {NAME} <<<\n".encode(), b"")
-    with pytest.raises(Refused, match="repair that first"):
+    with pytest.raises(Refused, match=r"without the line .* that must follow it"):
         remove_block(cut, NAME)
     with pytest.raises(Refused):
         add_block(cut, BLOCK, NAME)
@@ -118,7 +118,7 @@ def test_block_wakes_at_the_time_and_once_an_hour():
 
 def test_command_that_cron_could_not_hold_is_refused():
     """A command beyond the limit of cron is refused, because cron would cut it."""
-    with pytest.raises(UsageError, match="too long for cron"):
+    with pytest.raises(UsageError, match="the line for the crontab is too long"):
         cron(argv=("/" + "a" * 900,))._block()
 
 

@@ -159,7 +159,7 @@ def test_second_daemon_leaves(mira):
         once = run("daemon", "--once", f"--data-dir={mira.data}")
         stop(process)
     assert (second.returncode, once.returncode) == (6, 0)
-    assert "attended by another process" in second.stderr
+    assert "another process runs the schedule" in second.stderr
     assert len(told(mira.project)) == 1
 
 

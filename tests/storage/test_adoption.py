@@ -73,5 +73,5 @@ def test_edit_whose_work_a_later_one_undid():
     second = replace(first, id=2, before=first.after, after=without_a.content, edits=(delete,))
     with_a, _ = apply_edits(without_a, [append("a")])
     third = replace(first, id=3, before=without_a.content, after=with_a.content)
-    with pytest.raises(Refused, match="later edits depend on"):
+    with pytest.raises(Refused, match="later edits build on"):
         taken_out((first, second, third), "delete")

@@ -96,14 +96,14 @@ def test_some_edits_of_a_night(project):
     assert list_rules(project.memory.read_bytes().decode(errors="replace")) == ("- b",)
     assert [each.id for each in change.edits] == [b.id]
     assert not project.skill.exists()
-    with pytest.raises(Refused, match=f"live are: night n1 \\(edits {b.id}\\)"):
+    with pytest.raises(Refused, match=f"adopted are: night n1 \\(edits {b.id}\\)"):
         revert(project.staging, edit=a.id)
 
 
 def test_edit_that_needs_another(project):
-    """An edit that needs another one is refused alone."""
+    """An edit that builds on another edit is refused alone."""
     project.stage("n1", edit("append", "a"), needing := edit("replace", "b", "a"))
-    with pytest.raises(Refused, match=f"edit {needing.id} needs another one"):
+    with pytest.raises(Refused, match=f"edit {needing.id} builds on another edit"):
         adopt(project.staging, "n1", only={needing.id})
     assert project.memory.read_bytes() == MINE
 
@@ -111,8 +111,12 @@ def test_edit_that_needs_another(project):
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        pytest.param(lambda p: p.memory.write_bytes(MINE + b"!"), "CLAUDE.md was changed since night n1", id="changed"),
-        pytest.param(lambda p: p.memory.unlink(), "CLAUDE.md was changed since night n1", id="removed"),
+        pytest.param(
+            lambda p: p.memory.write_bytes(MINE + b"!"),
+            "CLAUDE.md was changed after night n1 had read it",
+            id="changed",
+        ),
+        pytest.param(lambda p: p.memory.unlink(), "CLAUDE.md was changed after night n1 had read it", id="removed"),
         pytest.param(lambda p: p.skill.mkdir(parents=True), "SKILL.md is a folder", id="folder"),
         pytest.param(
             lambda p: (p.folder / ".claude").symlink_to(p.folder.parent), r"\.claude is a link", id="linked-folder"
@@ -121,7 +125,9 @@ def test_edit_that_needs_another(project):
             lambda p: (p.memory.rename(p.folder / "x"), p.memory.symlink_to("x")), "CLAUDE.md is a link", id="linked"
         ),
         pytest.param(
-            lambda p: (p.staging.folder("n1") / "1-skill.md").write_bytes(b""), "1-skill.md is not", id="swap"
+            lambda p: (p.staging.folder("n1") / "1-skill.md").write_bytes(b""),
+            "1-skill.md of the proposal was changed",
+            id="swap",
         ),
     ],
 )
@@ -142,12 +148,16 @@ def test_adopting_when_something_is_not_as_it_was(project, spoil, why):
     [
         pytest.param(lambda p: adopt(p.staging, "n9"), r"night n9 has no proposal .*: n1$", id="unknown-night"),
         pytest.param(
-            lambda p: adopt(p.staging, "n1", only={"x"}), "no such edit: x; the proposal has", id="unknown-edit"
+            lambda p: adopt(p.staging, "n1", only={"x"}), "the proposal has no edit x, only", id="unknown-edit"
         ),
-        pytest.param(lambda p: adopt(p.staging, "n1", only=()), "no such edit: none named", id="no-edit"),
+        pytest.param(lambda p: adopt(p.staging, "n1", only=()), "the proposal has no edit .none named.", id="no-edit"),
         pytest.param(lambda p: (adopt(p.staging, "n1"), adopt(p.staging, "n1")), "n1 is adopted already", id="twice"),
-        pytest.param(lambda p: revert(p.staging, night="n1"), "cannot be reverted; live are: none", id="not-adopted"),
-        pytest.param(lambda p: (adopt(p.staging, "n1"), revert(p.staging)), r"live are: night n1", id="unnamed"),
+        pytest.param(
+            lambda p: revert(p.staging, night="n1"),
+            "n1 is not adopted; adopted are: none",
+            id="not-adopted",
+        ),
+        pytest.param(lambda p: (adopt(p.staging, "n1"), revert(p.staging)), r"adopted are: night n1", id="unnamed"),
     ],
 )
 def test_asking_for_what_there_is_not(project, call, why):
@@ -193,7 +203,7 @@ def test_file_that_changes_while_another_is_written(project, monkeypatch):
         write(path, data, mode)
 
     monkeypatch.setattr(swaps, "write_atomic", meanwhile)
-    with pytest.raises(Refused, match=r"CLAUDE.md was changed by somebody else"):
+    with pytest.raises(Refused, match=r"CLAUDE.md was changed by another program"):
         adopt(project.staging, "n1")
     assert project.files() == {**before, "CLAUDE.md": b"saved by an editor"}
     assert read_adoptions(project.database) == ()
@@ -226,7 +236,7 @@ def test_program_that_applies_edits_otherwise_by_now(project, monkeypatch):
     """Adopt refuses when edits no longer give what the user was shown."""
     project.stage("n1", edit("append", "a"))
     monkeypatch.setattr(adoption, "apply_edits", lambda document, edits, cap: (replace(document, content=b"b"), ()))
-    with pytest.raises(Refused, match="staged by another version"):
+    with pytest.raises(Refused, match="made by another version"):
         adopt(project.staging, "n1")
     assert project.memory.read_bytes() == MINE
 
@@ -287,7 +297,7 @@ def test_anchor_that_would_mean_another_rule(project):
     adopt(project.staging, "n2")
     project.stage("n3", edit("delete", anchor="tabs"))
     adopt(project.staging, "n3")
-    with pytest.raises(Refused, match="later edits depend on"):
+    with pytest.raises(Refused, match="later edits build on"):
         revert(project.staging, night="n2")
     assert list_rules(project.memory.read_bytes().decode(errors="replace")) == ("- Use spaces in tables.",)
 
@@ -338,7 +348,7 @@ def test_reverted_night_in_a_file_edited_since(project):
     assert set(list_rules(project.memory.read_bytes().decode(errors="replace"))) == {"- a", "- mine"}
     project.stage("n2", edit("append", "b"))
     project.memory.write_bytes(project.memory.read_bytes().replace(b"- mine", b"- yours"))
-    with pytest.raises(Refused, match="was changed since night n2"):
+    with pytest.raises(Refused, match="was changed after night n2"):
         adopt(project.staging, "n2")
 
 
@@ -391,7 +401,7 @@ def test_region_changed_by_hand(project):
     adopt(project.staging, "n1")
     project.memory.write_bytes(project.memory.read_bytes().replace(b"- a", b"- a, by hand"))
     before = project.files()
-    with pytest.raises(Refused, match=r"CLAUDE.md: you rewrote what would be reverted since night n1"):
+    with pytest.raises(Refused, match=r"CLAUDE.md: since night n1 you rewrote lines"):
         revert(project.staging, night="n1")
     assert project.files() == before
 
@@ -404,7 +414,7 @@ def test_region_changed_by_hand_between_two_nights(project):
     project.memory.write_bytes(by_hand)
     project.stage("n2", edit("append", "b"))
     adopt(project.staging, "n2")
-    with pytest.raises(Refused, match=r"between the nights n1 and n2; .*: skillopt-sleep revert n2"):
+    with pytest.raises(Refused, match=r"after night n1 and before night n2; .*: skillopt-sleep revert n2"):
         revert(project.staging, night="n1")
     revert(project.staging, night="n2")
     assert project.memory.read_bytes() == by_hand
@@ -428,7 +438,7 @@ def test_edit_that_is_live_in_two_projects(tmp_path):
     adopt(project.staging, "n1")
     other.stage("n2", made)
     adopt(other.staging, "n2")
-    with pytest.raises(Refused, match="several projects; name the night too"):
+    with pytest.raises(Refused, match="several projects; name one of its nights"):
         revert(project.staging, edit=made.id)
     revert(project.staging, night="n2", edit=made.id)
     assert (project.memory.exists(), other.memory.exists()) == (True, False)

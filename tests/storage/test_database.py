@@ -100,7 +100,7 @@ def test_empty_file_beside_a_copy(tmp_path, as_copy, left):
         raw.close()
     before = path.read_bytes() if path.exists() else None
     with pytest.raises(
-        DiskError, match="there is a copy of it; to restore it from there: skillopt-sleep doctor --repair"
+        DiskError, match="there is a copy of it; to restore it from the copy: skillopt-sleep doctor --repair"
     ):
         Database(path, as_copy=as_copy)
     assert (path.read_bytes() if path.exists() else None) == before

@@ -120,7 +120,11 @@ def test_locks_of_other_things_are_no_night(tmp_path):
     """A daemon is not a night, and two data folders have two locks."""
     with lock_daemon(tmp_path), lock_night(tmp_path / "other"):
         assert not is_held(tmp_path)
-        with lock_night(tmp_path), pytest.raises(NightRunning, match="attended"), lock_daemon(tmp_path):
+        with (
+            lock_night(tmp_path),
+            pytest.raises(NightRunning, match="another process runs the schedule"),
+            lock_daemon(tmp_path),
+        ):
             raise AssertionError
 
 

@@ -87,7 +87,7 @@ def test_half_done_change_of_rules_edited_since(project):
     edited = project.memory.read_bytes().replace(b"Use tabs.", b"Use tabs (mostly).")
     project.memory.write_bytes(edited)
     said = undo_unfinished(project.database)
-    assert f"{project.memory} was changed since by somebody else and stays as it is" in said
+    assert f"{project.memory} was changed by another program since, and stays as it is" in said
     assert project.memory.read_bytes() == edited
 
 
@@ -135,7 +135,10 @@ with take_lock(Path({str(project.database.path.parent / "adopt.lock")!r})) as he
 def test_second_change_meanwhile(project, monkeypatch):
     """A second change waits, and is refused when the first does not end."""
     monkeypatch.setattr(swaps, "MAX_WAIT", 0.05)
-    with begin_change(project.database), pytest.raises(Refused, match="another adopt or revert is at work"):
+    with (
+        begin_change(project.database),
+        pytest.raises(Refused, match="another `adopt` or `revert` is changing these files"),
+    ):
         adopt(project.staging, "n1")
 
 
@@ -147,7 +150,9 @@ def test_failure_that_cannot_be_undone(project, monkeypatch):
     changed = project.files()
     project.stage("n2", edit("append", "a"), edit("append", "b", kind=SKILL))
     monkeypatch.setattr(swaps, "write_atomic", _write_then_fail(write, project.memory))
-    with pytest.raises(DiskError, match=r"half of this is done .*the next command restores the files"):
+    with pytest.raises(
+        DiskError, match=r"some could not be changed back: .*any command again, which restores the files"
+    ):
         adopt(project.staging, "n2")
     assert project.files() != changed
     monkeypatch.undo()
@@ -175,16 +180,18 @@ def _other_owner(project):
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        pytest.param(lambda p: p.memory.chmod(0o444), r"CLAUDE\.md is read-only; make it writable", id="read-only"),
+        pytest.param(lambda p: p.memory.chmod(0o444), r"CLAUDE\.md is read-only; allow the change", id="read-only"),
         pytest.param(
             _other_owner,
             r"CLAUDE\.md belongs to another user \(uid 12345\)",
             id="owner",
             marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away"),
         ),
-        pytest.param(lambda p: os.link(p.memory, p.folder / "other"), "another name too", id="hard-link"),
-        pytest.param(lambda p: p.folder.rename(p.folder.parent / "x"), "is not there any more", id="project-gone"),
-        pytest.param(lambda p: (p.folder / ".claude").write_bytes(b""), r"\.claude is no folder", id="file-for-folder"),
+        pytest.param(lambda p: os.link(p.memory, p.folder / "other"), "has a second name", id="hard-link"),
+        pytest.param(lambda p: p.folder.rename(p.folder.parent / "x"), "is gone", id="project-gone"),
+        pytest.param(
+            lambda p: (p.folder / ".claude").write_bytes(b""), r"\.claude is not a folder", id="file-for-folder"
+        ),
     ],
 )
 def test_file_that_may_not_be_written(project, spoil, why):
@@ -211,7 +218,7 @@ def _adopt_verified(staging, proposal):
 def test_file_system_that_takes_two_spellings_for_one(project, monkeypatch, kept):
     """A file spelled otherwise on disk is refused."""
     monkeypatch.setattr(files.os, "listdir", lambda folder: [kept])
-    with pytest.raises(Refused, match="spelled otherwise on disk"):
+    with pytest.raises(Refused, match="has another case or other accents"):
         adopt(project.staging, "n1")
 
 

@@ -412,11 +412,11 @@ def test_environment_of_a_package_is_found_by_name(tmp_path, monkeypatch):
             build_environment({"name": "checks"})
         for table, says in [
             ({"name": "lost"}, "environment 'lost' .*cannot be loaded"),
-            ({"name": "pont"}, "there is no environment 'pont', only checks, lost, pond, simple_qa.*mean 'pond'"),
+            ({"name": "pont"}, "there is no environment 'pont'; known are checks, lost, pond, simple_qa.*mean 'pond'"),
             ({"name": "pond", "sise": 2}, r"\[env\] pond has no option 'sise'"),
-            ({}, r"\[env\] has neither a name .* nor a file with an environment$"),
-            ({"nam": "pond", "size": 2}, r"has neither a name .*, only nam, size$"),
-            ({"name": "pond", "file": "x.py"}, r"has a name, 'pond', and a file, 'x.py': it needs one of the two"),
+            ({}, r"\[env\] needs a `name`, .* or a `file` with an environment$"),
+            ({"nam": "pond", "size": 2}, r"needs a `name`, .*; it has only nam, size$"),
+            ({"name": "pond", "file": "x.py"}, r"has both a name, 'pond', and a file, 'x.py'; keep one of the two"),
         ]:
             with pytest.raises(UsageError, match=says):
                 build_environment(table)

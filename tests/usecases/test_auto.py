@@ -46,7 +46,7 @@ def test_rule_without_a_trial_of_tonight_waits_for_a_word():
     [
         (
             replace(GOOD, net_requests=7),
-            "a rule of the skill helped 7 different requests more than it harmed; it takes 8",
+            "a rule of the skill helped 7 different requests more than it harmed, and 8 are needed",
         ),
         (
             replace(GOOD, length_ratio=1.51),
@@ -66,7 +66,10 @@ def test_rule_without_a_trial_of_tonight_waits_for_a_word():
         ),
         (decided(Verdict.UNDECIDED), "the trial of a rule of the skill ended in undecided"),
         (decided(Verdict.UNMEASURED), "the trial of a rule of the skill ended in unmeasured"),
-        (replace(GOOD, score=None, k=None), "a rule of the skill was accepted by a rule whose error is not known"),
+        (
+            replace(GOOD, score=None, k=None),
+            "a rule of the skill was accepted by a test whose chance of error is not known",
+        ),
     ],
     ids=["requests", "length", "regression", "unconfirmed", "earlier-losses", "undecided", "unmeasured", "strict"],
 )

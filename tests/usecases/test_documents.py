@@ -162,7 +162,9 @@ def test_wrong_name_in_the_settings_file_is_placed(home, setting):
     file = home.folder / "settings.toml"
     file.write_text(f"{setting} = 'claud'")
     env = {"HOME": str(home.folder), "SKILLOPT_SLEEP_SETTINGS": str(file)}
-    where = f"file .*settings.toml: {setting} = 'claud': there is no {setting} 'claud', only .*did you mean 'claude'"
+    where = (
+        f"file .*settings.toml: {setting} = 'claud': there is no {setting} 'claud'; known are .*did you mean 'claude'"
+    )
     look = read_live_documents if setting == "source" else plan_night
     with pytest.raises(UsageError, match=where):
         look(Workspace(*load(env, {"data_dir": str(home.folder / "data")}), env, home.project))

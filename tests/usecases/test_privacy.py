@@ -55,7 +55,7 @@ def test_data_folder_in_a_project(folders):
     data, reports = folders
     project = data.parent
     subprocess.run(["git", "init", "-q", project], check=True)
-    assert any("hidden from git" in line for line in secure_folders(data, reports.parent))
+    assert any("git ignores it" in line for line in secure_folders(data, reports.parent))
     subprocess.run(["git", "-C", project, "add", "-A"], check=True)
     staged = subprocess.run(["git", "-C", project, "ls-files"], check=True, capture_output=True, text=True).stdout
     assert "data" not in staged
@@ -74,7 +74,11 @@ def test_doctor_lists_open_folders_and_changes_nothing(tmp_path):
         folder.mkdir()
         folder.chmod(0o755)
     problems = examine_setup(person.workspace().make_dry_run()).problems
-    assert [line.partition(" is open")[0] for line in problems if "mode 0755" in line and "chmod 700" in line] == [
+    assert [
+        line.removeprefix("others can open ").partition(" (mode")[0]
+        for line in problems
+        if "mode 0755" in line and "chmod 700" in line
+    ] == [
         str(person.project / ".skillopt-sleep"),
         str(person.data),
     ]
