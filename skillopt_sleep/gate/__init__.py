@@ -1,1 +1,1 @@
-"""The decision rule, the trial that feeds it, and the account of what was tried."""
+"""Decides by trials which proposed rules are accepted, and records what was tried."""

@@ -170,7 +170,7 @@ def measure_noise(
 
 
 def _group_repeats(replays: Iterable[BaseReplay]) -> tuple[list[list[BaseReplay]], list[list[BaseReplay]]]:
-    """Group the replays of a task under equal documents: those within a night, and the first ones of all nights.
+    """Group the replays of a task under equal documents: all those of one night, and the first one of each night.
 
     Each group has two or more replays. Within a night only val replays count: equal training answers are judged once.
     """

@@ -305,7 +305,7 @@ def _find_siblings(
     kit: Kit,
     alone: frozenset[tuple[str, str]],
 ) -> list[TaskRecord]:
-    """Return tasks at other places of a lesson: if the lesson is new, in all latest sessions, else in tonight's."""
+    """Return tasks at other places where lessons apply: of a new lesson in all latest sessions, else in tonight's."""
     from skillopt_sleep.mining.moment_tasks import find_siblings  # noqa: PLC0415  a harvest alone mines nothing
 
     lessons = [task for task in moments if may_vote(task)]

@@ -32,7 +32,7 @@ from skillopt_sleep.night.report import (
 from skillopt_sleep.optimizer.step import Reflection
 
 MAX_RESPONSE = 240
-"""The most characters of a response that a report shows."""
+"""The most characters of an agent's answer that a report shows."""
 
 MAX_RULE = 90
 """The most characters of a rule that a note or a reason quotes."""

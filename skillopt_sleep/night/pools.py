@@ -107,11 +107,11 @@ def split_tasks(
 ) -> Pools:
     """Deal whole groups of near-duplicates to train, val and test.
 
-    Validation rotates: the groups used for it least often come first. Fresh and corrected tasks are trained on first;
-    ties are broken by seed. A share of an archive, which comes with its ``past``, is sealed; ``among`` is the whole
-    archive where ``tasks`` are a part of it. ``waiting`` are undecided rules in the order they are tried: the first
-    ones get validation groups that they were not written from, those that share words with them before others. Places
-    where a lesson applies and nobody complained are for validation alone.
+    Validation rotates: the groups used for it least often come first. Unused and corrected tasks are trained on first;
+    ties are broken by seed. With ``past``, the tasks are an archive's, and a share of it is sealed for the test;
+    ``among`` is the whole archive if ``tasks`` are only a part. ``waiting`` are undecided rules in the order they are
+    tried: the first ones get validation groups that they were not written from, those that share words with them before
+    others. Places where a lesson applies and nobody complained are for validation alone.
 
     A task whose split is fixed pulls its group along. A group with several such tasks goes to the most sealed split
     (test, then val), because a near-duplicate of a validation task must never be trained on. A single free group is

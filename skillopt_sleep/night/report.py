@@ -269,7 +269,7 @@ class Loading(enum.StrEnum):
 
 
 class Confirmation(Struct, frozen=True, kw_only=True):
-    """How an agent with the change, put back to ``tried`` moments at which the change helped in a text replay, behaved.
+    """What an agent with the change did when put back to ``tried`` moments at which the change had helped as text.
 
     At ``heeded`` of them the user need not repeat the correction; ``why`` says why another moment gave no result.
     """

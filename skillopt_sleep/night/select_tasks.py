@@ -200,8 +200,8 @@ def choose_tasks(
 ) -> tuple[TaskRecord, ...]:
     """Choose tonight's tasks, each assigned to its split; ``among`` is the whole archive if ``tasks`` are a part.
 
-    When no task is fresh, nothing is trained. Then the first ``pending`` rule that can still win gets tasks: any that
-    are neither sealed nor fixed for training, except those on which the rule has already shown no effect.
+    When all tasks were used before, none is trained on. Then the first ``pending`` rule that can still win gets tasks:
+    any that are neither sealed nor fixed for training, except those on which the rule has already shown no effect.
     """
     waiting = choose_for_tonight(pending)
     pools = split_tasks(tasks, plan, past, among=among, waiting=waiting)

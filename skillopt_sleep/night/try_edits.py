@@ -25,10 +25,10 @@ from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 
 SAMPLES_PER_BASE = 100
-"""How many numbers for repetitions of a task each base of a night has. When a proven rule joins the base, new numbers
-make all replays new: those that proved the rule are too good on average, because good ones led to its acceptance."""
+"""How far apart the repetition numbers under successive bases of a night are. When a proven rule joins the base, all is
+replayed anew: the replays that proved the rule are too good on average, because good ones led to its acceptance."""
 SAMPLES_PER_NIGHT = 1000
-"""How many numbers for repetitions of a task each night has for itself, so that it reuses no other night's replies."""
+"""How far apart the repetition numbers of two nights are, so that a night reuses no cached reply of another one."""
 MOST_SOURCES = 3
 """A rule from a standing wish is tried at most at this many of the requests in which the user stated the wish."""
 CALLS_A_PAIR = 3

@@ -27,7 +27,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     """Why the last nights of a project failed, and what to do."""
 
     key: str
-    """The last failed night, or its failed start, as a text that is kept so that each failure is shown only once."""
+    """A text that identifies the last failure, such as the night's name, so that it is announced only once."""
     nights: int
     """Number of nights in a row that failed."""
     why: str

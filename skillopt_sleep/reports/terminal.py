@@ -50,7 +50,7 @@ def _tone_loading(night: NightView) -> Tone:
 
 
 def _complete(command: str, program: str, place: str, again: Sequence[str]) -> str:
-    """Add options to a command that the page names: to ``run`` those of ``again`` it lacks, to others ``place``."""
+    """Return a shown command with its options for here: ``again`` for ``run``, if it lacks them, else ``place``."""
     words = command.split()
     if words[1:2] == ["run"] and again:
         command = " ".join([command, *(option for option in again if option.split()[0] not in words)])
