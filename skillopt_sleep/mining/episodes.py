@@ -56,7 +56,7 @@ class Episode(Struct, frozen=True, kw_only=True):
 
     @property
     def skills(self) -> tuple[str, ...]:
-        """Names of the skills that the agent opened, each once."""
+        """Names of the skills used on this request, each once."""
         return tuple(dict.fromkeys(skill for turn in (self.request, *self.later) for skill in turn.skills))
 
     @property

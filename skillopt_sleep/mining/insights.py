@@ -53,7 +53,7 @@ class Recurring(Struct, frozen=True, kw_only=True):
     sightings: tuple[Sighting, ...]
     """Each occasion with the words typed on it, latest first."""
     sessions: int
-    """The number of different sessions in which it was typed."""
+    """The number of different sessions in which the request or correction was typed."""
     corrections: tuple[Correction, ...] = ()
     """The corrections that followed the request's answers; for a recurring correction, all of its occurrences."""
 

@@ -116,7 +116,7 @@ class KeptProof(Struct, frozen=True, kw_only=True):
 
 
 class JudgedPair(Struct, frozen=True, kw_only=True):
-    """Whether a judge told a moment's rejected work from the final work, shown in both orders, as it is stored."""
+    """Stored: whether a judge told a moment's rejected from its final work, shown to it in both orders."""
 
     judge: str
     moment: str
@@ -164,7 +164,7 @@ def prove(
 
 
 def settle(tasks: Sequence[TaskRecord], store: ProofStore, judge: str) -> Proved:
-    """Return the tasks with what is known of their references, without any call; ``judge`` is the judging model."""
+    """Return the tasks with what is stored on whether their references tell good from bad, without asking ``judge``."""
     checks = store.checks()
     judged = store.judged(judge)
     calibration = calibrate([pair.separates for pair in judged])

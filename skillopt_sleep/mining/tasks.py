@@ -75,7 +75,7 @@ def shorten_answer(answer: str) -> str:
 
 
 def belongs_to_skill(skill: str, invoked: Iterable[str], intent: str, *, description: str = "") -> bool:
-    """Return whether a request is one for ``skill``: the agent opened that skill, or the request shares its subject.
+    """Return whether a request is one for ``skill``: it is among those ``invoked``, or the request shares its subject.
 
     The subject is the content words of the skill's name and ``description``.
     """
@@ -216,7 +216,7 @@ def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mi
 
 
 def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
-    """Return one task for all episodes with the same request; one with corrections, if any, gives the reference."""
+    """Return one task for all episodes with the same request; its reference comes from one with corrections, if any."""
     best = max(recurrences, key=lambda item: _rank_episode(item.episode))
     ordered = [best, *(item for item in recurrences if item is not best)]
     episode, request = best.episode, best.episode.request

@@ -152,7 +152,7 @@ class Spend(Struct, frozen=True, kw_only=True):
     usd: float = 0.0
     """Sum of the known prices in dollars."""
     unpriced: int = 0
-    """Number of calls without a known price; if there are any, reports call ``usd`` a lower bound."""
+    """Number of calls without a known price; if there are any, the true sum is higher than ``usd``."""
     seconds: float = 0.0
 
 

@@ -282,7 +282,7 @@ def _append_new_block(document: Document, text: str, block: str) -> str:
 
 
 def _remove_block(parts: _Parts) -> str | None:
-    """Return the text without the block and the blank line added with it; None when the block had created the file."""
+    """Return the text without the block and the blank line added with it; None if the file was made for the block."""
     before, rest = parts.before, parts.after.removeprefix("\n")
     if not before:
         return None if parts.after == "\n" else rest

@@ -43,7 +43,7 @@ COHESION = 0.3
 """Smallest mean similarity that a text must have to the members of a group in order to join it."""
 
 SPOKESMEN = 8
-"""Number of members that stand for a group: a new text is compared with these only, to save time."""
+"""Number of texts that stand for a whole group: a new text is compared with these only, to save time."""
 
 SHORT = 8
 """Maximum number of words of a short text; two short texts are compared by their spelling as well."""
@@ -64,7 +64,7 @@ LIGHT = 0.4
 """Weight of a number, and of a word that says what to do but not with what ("fix", "write"); other terms weigh 1."""
 
 FEW = 1_000
-"""Maximum number of texts of which each one's common terms with a new text are counted; more are first filtered."""
+"""How many texts may be compared with a new text by counting common terms; if there are more, a filter comes first."""
 
 SLACK = 1e-9
 """Tolerance for rounding errors when sums of weights are compared."""

@@ -234,4 +234,4 @@ class Ledger(Protocol):
         """Return what this night has spent since it was started or last resumed, which counts towards its limits."""
 
     def spent_on(self, day: str) -> Spend:
-        """Return what all nights have spent on ``day`` since each first called this method. Raises ``DiskError``."""
+        """Return what all nights have spent on ``day`` since each night first called this. Raises ``DiskError``."""

@@ -181,7 +181,7 @@ class Landing(Struct, frozen=True, kw_only=True):
 
     documents: Candidate
     untried: str
-    """Note for the user: which agent proved the rules, and that the agent of these documents did not try them."""
+    """Note for the user: which agent tried the rules, and that the agent of these documents has not tried them."""
 
 
 def is_procedure(text: str) -> bool:

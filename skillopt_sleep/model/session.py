@@ -80,7 +80,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     """The agent's last text in the turn; "" while the agent is still at work."""
     tools: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
-    """Names of the skills that the agent opened in the turn."""
+    """Names of the skills that were used in the turn."""
     commands: tuple[Command, ...] = ()
     files: tuple[str, ...] = ()
     """Paths of the files that the agent wrote or edited."""

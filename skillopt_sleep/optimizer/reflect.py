@@ -91,7 +91,7 @@ class Minibatch(Struct, frozen=True, kw_only=True):
     template: str
     """The name of the prompt template for the analyst, such as "contrast"."""
     cases: tuple[str, ...]
-    """One text for each rollout, or for a better and a worse one, as the prompt shows it."""
+    """One text for each task or rollout, as the prompt shows it."""
     learnt: Learnt = Learnt.FAILURE
 
 

@@ -46,7 +46,7 @@ class Manner(Struct, frozen=True, kw_only=True):
 
     mode: ReplayMode = ReplayMode.TEXT
     probes: bool = False
-    """Whether, after trials in text mode, the agent itself is run once to see that it loads the documents."""
+    """Whether, after trials in text mode, the target's agent can be run once to see that it loads the documents."""
     project: str = ""
     """Path of the git project; the agent works in throwaway copies of it."""
     approved: tuple[CheckCommand, ...] = ()
