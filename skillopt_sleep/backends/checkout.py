@@ -44,7 +44,7 @@ OWN_CONFIG = "[core]\n\tbigFileThreshold = 200k\n\tprotectNTFS = false\n\tprotec
 """Git settings for reading the agent's changes: no diff of large files; names that only Windows forbids are allowed."""
 SUBMODULE_MODE = "160000"
 BACKDATE = 60
-"""Seconds by which the files of a copy are dated back, because git reads files as new as its index once more.
+"""Files of a copy are dated back by so many seconds; git would read files as new as its index a second time.
 
 Reading them again would store objects that the project already has, and so change those objects' times there.
 """

@@ -27,7 +27,7 @@ from msgspec import Meta, Struct
 from skillopt_sleep.errors import DiskError
 
 MARK = "SKILLOPT_CHILD_OF"
-"""Environment variable of every child, such as "3f9a01c2b7de.4": the mark of the process that started it, a number."""
+"""Environment variable of every child, such as "3f9a01c2b7de.4": a random id of the process that started it, count."""
 SAME_MOMENT = 2.0
 """Two start times up to so many seconds apart may be those of one process; used when a note has no ``identity``."""
 GRACE = 0.4

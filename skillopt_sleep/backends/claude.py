@@ -114,7 +114,7 @@ class ClaudeBackend(AgentCli):
         )
 
     def _limit_usd(self, within: Bounds) -> float:
-        """Return the most dollars that one call may cost: ``max_usd``, or the money left if that is less; 0: any."""
+        """Return the most dollars that one call may cost: ``max_usd`` or, if less, the money left; 0 for no limit."""
         if within.usd is None:
             return self.max_usd
         return max(LEAST_USD, min(within.usd, self.max_usd or within.usd))

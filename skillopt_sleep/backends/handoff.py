@@ -57,7 +57,7 @@ class Questions(Protocol):
         """Return the answer files that belong to no question of this run."""
 
     def kept(self, name: str) -> None:
-        """Remove a question and its answer, because the ledger now holds the answer."""
+        """Remove a question and its answer, which is now stored with the other replies."""
 
     def tidy(self) -> None:
         """Remove earlier runs' questions that were not asked again and have no answer."""
@@ -122,7 +122,7 @@ class HandoffBackend:
         return Reply(text=answer, model="handoff", usage=estimate_usage(prompt, answer))
 
     def kept(self, prompt: Prompt) -> None:
-        """Remove the question and its answer, which the ledger now contains. Raises ``DiskError``."""
+        """Remove the question and its answer, which is now stored with the other replies. Raises ``DiskError``."""
         if self._box is not None:
             self._box.kept(_build_name(self._box, prompt))
 

@@ -51,7 +51,7 @@ SYSTEMS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 IO_URING = 425
 """Number of the system call ``io_uring_setup``, which is forbidden, as it could open sockets past any filter."""
 X32_CALLS = 0x40000000
-"""From this number on, x86 processors repeat their system calls; all of these are forbidden."""
+"""Under numbers from this one on, x86 systems have all system calls again; all of these are forbidden."""
 FILTER = "sockets.bpf"
 
 TOOL_VARIABLES = frozenset(

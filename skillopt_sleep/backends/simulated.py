@@ -115,9 +115,9 @@ class SimulatedBackend(Traits):
     """
 
     world: str = ""
-    """Path of a world file; "" means the bundled demo world."""
+    """Path of a file with a simulated world (its tasks and rules); "" means the bundled demo world."""
     worlds: World | None = None
-    """A world given as an object instead of a file, for tests."""
+    """A simulated world given as an object instead of a file, for tests."""
     seed: int = 0
     model: str = "simulated"
     latency: float = 0.0
@@ -257,7 +257,7 @@ def _make_smallest(schema: Json) -> Any:  # noqa: ANN401  any JSON
 
 @functools.cache
 def load_world(path: str = "") -> World:
-    """Return the world in a file ("" means the bundled demo world); each file is read only once.
+    """Read a simulated world from a file, each file only once; "" means the bundled demo world.
 
     Raises ``UsageError`` when the file cannot be read or its world is unsound.
     """

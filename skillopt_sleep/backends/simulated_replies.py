@@ -301,7 +301,7 @@ def _find_evidence(world: World, rule: Rule, text: str) -> list[Passage]:
 
 
 def _quote_feedback(text: str) -> Mapping[str, list[Passage]]:
-    """Make a rule of each complaint in the prompt that this world does not know, in the person's own words."""
+    """Make a rule, in the person's own words, of each complaint that the simulated world does not know."""
     complaints = find_tagged(text, "feedback", "correction", "said")
     return {f"When asked for similar work: {excerpt(passage.words, QUOTE)}": [passage] for passage in complaints}
 

@@ -58,7 +58,7 @@ def merge_edits(world: World, text: str) -> dict[str, Json]:
 
 
 def rank_edits(text: str) -> dict[str, Json]:
-    """Rank the edits in the prompt by how often they were proposed, and choose those that several analysts proposed."""
+    """Rank the edits in the prompt by how often they were proposed, and choose those proposed more than once."""
     support = {number: int(found[1]) if (found := _SUPPORT.search(edit)) else 1 for number, edit in _read_edits(text)}
     ranking = sorted(support, key=lambda number: (-support[number], number))
     asked = _BETWEEN.search(text)
@@ -93,7 +93,7 @@ def write_notes(world: World, text: str) -> dict[str, Json]:
 
 
 def shorten_lapses(text: str) -> list[Json]:
-    """Return the reminders of an appendix without repetitions."""
+    """Return the reminders in the prompt (of rules that were overlooked) without repetitions."""
     lines = [line for passage in find_tagged(text, "appendix") for line in passage.words.splitlines()]
     return [*dict.fromkeys(line.removeprefix("- ").strip() for line in lines if line.strip())]
 
@@ -107,7 +107,7 @@ def _read_edits(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _find_known(world: World, text: str) -> list[str]:
-    """Return the rules of the world, including harmful and useless ones, that a text contains word for word."""
+    """Return the simulated world's rules, harmful and useless ones too, that a text contains word for word."""
     every: Mapping[str, None] = dict.fromkeys(
         [*(rule.text for rule in world.rules), *(rule.text for rule in world.harmful), *world.useless]
     )

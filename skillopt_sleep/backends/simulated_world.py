@@ -87,12 +87,12 @@ class World(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def find_flaws(world: World) -> tuple[str, ...]:
-    """Return what makes a world unusable, one sentence each, such as a request that already states a rule."""
+    """Return what makes a simulated world unusable, one sentence each, e.g. a request that already states a rule."""
     return (*_find_broken_references(world), *_find_broken_rules(world), *_find_leaks(world))
 
 
 def read_world(data: bytes, *, origin: str) -> World:
-    """Read a world file; ``origin`` says in messages which file it is.
+    """Read a file with a simulated world; ``origin`` says in messages which file it is.
 
     Raises ``UsageError``, which names the field that cannot be decoded or every flaw of the world.
     """
@@ -108,7 +108,7 @@ def read_world(data: bytes, *, origin: str) -> World:
 
 
 def write_world(world: World) -> bytes:
-    """Return the bytes of a world file that a person can read and edit."""
+    """Return a simulated world as the bytes of a file that a person can read and edit."""
     return msgspec.json.format(msgspec.json.encode(world), indent=2) + b"\n"
 
 

@@ -1,1 +1,1 @@
-"""The stages that every model call passes: ledger, retry, budget, limiter, then the backend."""
+"""The stages that every model call passes: stored replies, retry, budget, limiter, then the backend."""

@@ -199,7 +199,7 @@ class Send(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledgered:
-    """Answers a prompt with the reply stored in the ledger, or else sends it; the ``ports.Ask`` of one role.
+    """Answers a prompt with the stored reply if there is one, or else sends it; the ``ports.Ask`` of one role.
 
     Two threads that ask the same prompt at once share one call: the second waits for the reply to the first.
     """
@@ -254,7 +254,7 @@ class Recorded:
     _told: HoldsReplies | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Find out once whether the backend keeps copies of its replies, to be deleted when the ledger has them."""
+        """Find out once whether the backend keeps copies of its replies, to be deleted when they are stored here."""
         object.__setattr__(self, "_told", self.backend if isinstance(self.backend, HoldsReplies) else None)
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:

@@ -70,7 +70,7 @@ def as_backend(given: object, role: str) -> Backend:
 
 
 def as_ask(chat_client: ChatClient) -> Ask:
-    """Return a chat client in the form of ``ports.Ask``, which this program's judges and analysts call."""
+    """Return a chat client in the form of ``ports.Ask``, by which models are asked to judge and to propose edits."""
     return cast("Ask", chat_client) if callable(chat_client) else _ChatAsk(client=chat_client)
 
 

@@ -222,7 +222,7 @@ class SkillOptConfig(metaclass=_Named):
     """The score that the gate compares: "hard", "soft", or "mixed" (``gate_mixed_weight`` is the share of soft)."""
     gate_mixed_weight: float = 0.5
     failure_only: bool = False
-    """Whether analysts learn from failures only, and are not shown items at which every attempt succeeded."""
+    """Whether the optimizer learns from failures only, and is not shown items at which every attempt succeeded."""
     workers: int = 8
     seed: int = 42
     out_root: str = "outputs/skillopt_run"
@@ -241,9 +241,9 @@ class SkillOptConfig(metaclass=_Named):
     """What accepts a candidate: "strict" (a higher score), "paired" (a test at level ``gate_alpha``), "off" (all)."""
     gate_alpha: float = 0.05
     reflection: str = "deep"
-    """How analysts reflect: deep (each sees several trajectories) or shallow (each sees one)."""
+    """Whether a call that proposes edits is shown several trajectories ("deep") or one ("shallow")."""
     rollouts_k: int = 1
-    """Number of attempts at each training item; if their scores differ, an analyst compares them."""
+    """Number of attempts at each training item; if their scores differ, the optimizer compares them."""
     accumulation: int = 1
     """Number of batches in a step; each is tried and reflected on alone, and all their edits become one change."""
     early_stop: int = 0
@@ -254,16 +254,16 @@ class SkillOptConfig(metaclass=_Named):
     """Whether guidance written into the skill after an epoch must pass the gate ("gate") or never must ("force")."""
     skill_update_mode: str = "patch"
     """How a step changes the skill: patch (by edits), rewrite_from_suggestions (the optimizer rewrites the skill by the
-    chosen edits), or full_rewrite_minibatch (each analyst rewrites the skill; the versions are merged, without budget).
+    chosen edits), or full_rewrite_minibatch (one model call per minibatch rewrites it; the versions are merged).
     """
     rewrite_max_completion_tokens: int = 16_000
     """Maximum tokens of a reply with a whole rewritten skill; other replies: ``optimizer_max_completion_tokens``."""
     use_skill_aware_reflection: bool = False
-    """Whether analysts add reminders of the skill's rules that the agent overlooked, in an appendix of the skill."""
+    """Whether the optimizer adds reminders of rules that the agent overlooked, in an appendix of the skill."""
     skill_aware_appendix_source: str = "both"
-    """Attempts from which analysts write reminders: "both" (failures and successes) or "failure_only"."""
+    """Attempts from which reminders for the appendix are written: "both" (failures and successes) or "failure_only"."""
     skill_aware_consolidate_threshold: int = 0
-    """Number of reminders in the appendix above which the optimizer shortens it; 0: never."""
+    """Number of reminders in the skill's appendix above which the optimizer shortens them; 0: never."""
     use_edit_budget: bool = True
     use_rejected_buffer: bool = True
     use_slow_update: bool = True

@@ -43,10 +43,10 @@ TRIES = 8
 PAUSE = 0.5
 """Seconds before the first repetition of an attempt; twice as long before the second, three times before the third."""
 BROKER_CALLS = 100_000
-"""Maximum requests that may wait in the broker at once: far more than there are attempts, so none is held up."""
+"""Maximum requests that may wait at once on their way from Ray nodes: far more than there are attempts."""
 
 _ATTEMPT: ContextVar[tuple[Any, str]] = ContextVar("attempt")
-"""On a Ray node, for each thread: the broker, and the id of the attempt that the thread is making."""
+"""On a Ray node, for each thread: what carries its questions to the driver, and the id of its attempt."""
 
 
 class Threads:
@@ -224,7 +224,7 @@ class _Broker:
         self._answers.pop(number).set_result(answer)
 
     async def end(self, name: str) -> None:
-        """Forget the attempt ``name``; a driver that still waits for its next question gets None."""
+        """Forget the attempt ``name``; a call of ``next`` that still waits for its next question returns None."""
         self._questions.setdefault(name, asyncio.Queue()).put_nowait(None)
         await asyncio.sleep(0)
         del self._questions[name]
@@ -264,11 +264,11 @@ class RemoteClient:
         self._role, self.model, self._attempt = role, model, attempt
 
     def chat(self, **asked: Any) -> tuple[str, dict[str, int]]:  # noqa: ANN401  what ``AskClient.chat`` takes
-        """Let the driver ask the model; return the answer and its usage, as ``AskClient.chat`` does."""
+        """Let the process that started the run ask the model; return the answer and its usage."""
         return cast("tuple[str, dict[str, int]]", self._ask(asked))
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Let the driver send a prompt to the model; return the reply, as ``ports.Ask`` does."""
+        """Let the process that started the run send a prompt to the model; return the reply."""
         return cast("Reply", self._ask({"prompt": prompt, "phase": phase}))
 
     def _ask(self, given: dict[str, Any]) -> object:

@@ -28,15 +28,15 @@ from skillopt_sleep.train.run import Draw, Run, RunState, StepNote
 from skillopt_sleep.train.skill_text import PART_CAP, get_part, replace_part, skill_hash
 
 FIRST = 2
-"""The slow update compares an epoch with the one before, so the second epoch is the first to have one."""
+"""Guidance is written by comparing an epoch with the one before, so the second epoch is the first to get any."""
 DRAWS = 2_000_000
-"""Attempts at an item are numbered, so that each is a new sample; those of slow updates are numbered from here on."""
+"""Attempts at an item are numbered, so that each is a new sample; those made for guidance are numbered from here on."""
 TRIALS = 500_000_000
-"""First attempt number of the paired trials that judge guidance; no other attempt at an item has such a number."""
+"""First attempt number of the paired trials that test new guidance; no other attempt at an item has such a number."""
 CASES_SHOWN = 8
 """Of the items that improved (or got worse, or kept failing), at most so many are shown to the optimizer."""
 NOTES_CAP = 2_000
-"""Maximum number of characters of the optimizer's own notes, because every analyst reads them."""
+"""Maximum number of characters of the optimizer's own notes, because every call that proposes edits reads them."""
 GUIDANCE_SCHEMA = make_object_schema(guidance={"type": "string"})
 NOTES_SCHEMA = make_object_schema(notes={"type": "string"})
 
@@ -83,7 +83,7 @@ class _NotesReply(Struct, frozen=True, kw_only=True):
 def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
     """Update the skill's guidance and the optimizer's notes, if the config asks for that; return the new state.
 
-    With ``last``, no notes are written: no analyst would read them. Raises ``FatalBackend`` and ``BudgetSpent``.
+    With ``last``, no notes are written: no step would read them. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     boundary: dict[str, Any] = {"epoch": epoch}
     if epoch >= FIRST and run.config.use_slow_update:

@@ -26,7 +26,7 @@ from skillopt_sleep.train.results import RolloutResult, group_by_item, read_coun
 from skillopt_sleep.train.skill_text import apply_to_skill
 
 TRAJECTORY_CHARS = 3_000
-"""Maximum number of characters of a conversation that an analyst sees; a longer one is cut in the middle."""
+"""Maximum characters of a conversation that an analyst (a model call) sees; a longer one is cut in the middle."""
 REFERENCE_CHARS = 600
 PREVIEW_CHARS = 200
 EditOp: TypeAlias = Literal["append", "insert_after", "replace", "delete"]
@@ -48,9 +48,9 @@ class Edit:
     merge_level: int | None = None
     """Number of rounds of merging that produced the edit."""
     update_origin: str = ""
-    """The stage of training that proposed the edit, as an environment's own analyst names it; "" means a step."""
+    """The stage of training that proposed the edit, if the environment proposes edits itself; "" means a step."""
     update_target: str = ""
-    """The part of the skill to change, as an environment's own analyst names it; "" means what every step edits."""
+    """The part of the skill to change, if the environment proposes edits itself; "" means what every step edits."""
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Edit:
@@ -90,7 +90,7 @@ class Patch:
 
 @dataclass
 class FailureSummaryEntry:
-    """One kind of failure that an analyst saw, and how often it occurred."""
+    """One kind of failure that a model call saw among the attempts, and how often it occurred."""
 
     failure_type: str
     count: int = 0
@@ -114,9 +114,9 @@ class RawPatch:
 
     patch: Patch
     source_type: SourceType = "failure"
-    """Whether all trajectories that the analyst saw had failed, or all had succeeded."""
+    """Whether the edits were proposed after seeing failures or after seeing successes."""
     batch_size: int = 0
-    """Number of trajectories that the analyst saw."""
+    """Number of trajectories that were shown to the model call that proposed the edits."""
     failure_summary: list[FailureSummaryEntry] = field(default_factory=list)
     appendix_notes: list[str] = field(default_factory=list, init=False)
     """Reminders to add to the skill's appendix, of rules that are in the skill but that the agent did not follow."""
@@ -155,8 +155,7 @@ class RawPatch:
 def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, seed: str) -> tuple[Minibatch, ...]:
     """Group measured attempts into minibatches: failures, successes, and items with both better and worse attempts.
 
-    The items of a group are shuffled by ``seed``. An analyst sees up to ``minibatch_size``, or one in shallow
-    reflection.
+    The items of a group are shuffled by ``seed``. A model call sees ``minibatch_size`` of them, or one if ``shallow``.
     """
     cases: dict[str, list[str]] = {"analyst_contrast": [], "analyst_error": [], "analyst_success": []}
     for attempts in group_by_item(results).values():
@@ -292,13 +291,13 @@ def make_patch(patch: EditPatch) -> Patch:
 
 
 def make_raw_patch(patch: EditPatch) -> RawPatch:
-    """Convert one analyst's ``EditPatch`` to a ``RawPatch``, the reference implementation's form."""
+    """Convert the ``EditPatch`` of one model call to a ``RawPatch``, the reference implementation's form."""
     source: SourceType = "success" if patch.learnt is Learnt.SUCCESS else "failure"
     return RawPatch(patch=make_patch(patch), source_type=source, batch_size=patch.cases)
 
 
 def read_patch(raw: RawPatch) -> tuple[EditPatch, list[str]]:
-    """Return an ``EditPatch`` of what an environment's own analyst proposed, and why unusable edits were left out."""
+    """Return an ``EditPatch`` of the edits that an environment itself proposed, and why unusable ones were left out."""
     proposals, flaws = [], []
     learnt = Learnt.SUCCESS if raw.source_type == "success" else Learnt.FAILURE
     given: list[Any] = list(raw.patch.edits)

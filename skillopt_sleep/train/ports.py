@@ -90,7 +90,7 @@ class SkillEnv:
 
 @runtime_checkable
 class BatchEnv(Protocol):
-    """An environment that tries many items in one call, and may reflect on them with analysts of its own."""
+    """An environment that tries many items in one call, and may also propose edits itself."""
 
     def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:
         """Receive the run's settings as a flat dict; called once, before any other method. May raise ``UsageError``."""
@@ -117,7 +117,7 @@ class BatchEnv(Protocol):
         meta_skill_context: str,
         edit_budget: int,
     ) -> list[RawPatch] | None:
-        """Return what the environment's own analysts propose; None leaves reflecting to the trainer's analysts."""
+        """Return the edits that the environment itself proposes after these results; None leaves it to the trainer."""
 
 
 Begin: TypeAlias = "Callable[[], Mapping[str, AskClient]]"

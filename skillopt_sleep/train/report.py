@@ -287,7 +287,7 @@ def _describe_spend(run: Run) -> dict[str, Any]:
 
 
 def _count_analysts(config: SkillOptConfig, batch: int) -> int:
-    """Return the most analyst calls for a batch: failures, successes and mixed items are never in one minibatch."""
+    """Return the most calls that propose edits for a batch; failures, successes and mixed items are shown apart."""
     if config.reflection == "shallow":
         return batch
     kinds = 1 + (not config.failure_only) + (config.rollouts_k > 1)

@@ -87,7 +87,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     tried: tuple[StepNote, ...] = ()
     """One note for each step of the current epoch."""
     boundaries: tuple[dict[str, Any], ...] = ()
-    """For each epoch's end, what became of the slow update and of the optimizer's notes."""
+    """For each epoch's end, what became of the guidance in the skill and of the optimizer's notes."""
 
 
 def decode_state(data: bytes, path: str) -> RunState:
@@ -142,7 +142,7 @@ class Artefacts:
         self.json(f"{folder}/summary.json", scores)
 
     def proposal(self, step: int, made: StepProposal[str]) -> None:
-        """Write what analysts proposed, what became of it, and the candidate to the step's folder."""
+        """Write the edits proposed in a step, what became of them, and the candidate to the step's folder."""
         folder = step_folder(step)
         raw = [
             make_raw_patch(analysis.patch).to_dict() | {"replies": list(analysis.raw), "nothing": analysis.nothing}

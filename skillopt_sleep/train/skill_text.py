@@ -187,7 +187,7 @@ def rewrite_from_suggestions(
 def rewrite_by_minibatches(
     skill: str, minibatches: Sequence[Minibatch], optimizer: Optimizer, config: SkillOptConfig, *, lesson: Lesson
 ) -> StepProposal[str]:
-    """Let each analyst rewrite the skill from its minibatch, merge these versions, and return the result as a proposal.
+    """Let one model call per minibatch rewrite the skill, merge these versions, and return the result as a proposal.
 
     Its one edit replaces the whole skill and summarizes the changes. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
@@ -292,7 +292,7 @@ def _merge_batch(
 
 
 def _describe(summary: str) -> EditRecord:
-    """Return an edit record that stands for a whole rewrite, for reports and analysts that list edits."""
+    """Return an edit record that stands for a whole rewrite, for reports and prompts that list edits."""
     text = excerpt(" ".join(summary.split()), 300) or "rewritten without a summary"
     kind = DocumentKind.SKILL
     return EditRecord(

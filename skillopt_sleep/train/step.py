@@ -38,9 +38,9 @@ from skillopt_sleep.train.skill_text import (
 )
 
 WITHOUT_BUDGET = 16
-"""Maximum number of edits that an analyst may propose when the edit budget is switched off."""
+"""Maximum number of edits that one model call may propose when the edit budget is switched off."""
 REJECTED_KEPT = 30
-"""Maximum number of rejected edits that later analysts are shown; the oldest ones are forgotten."""
+"""Maximum number of rejected edits that the optimizer is shown in later steps; the oldest ones are forgotten."""
 
 
 def train_step(
@@ -117,7 +117,7 @@ def remember_rejected(
 
 
 def describe_rejected(buffer: Sequence[AppliedEdit]) -> str:
-    """Return the rejected edits of earlier steps as a Markdown list, for an environment with analysts of its own."""
+    """Return the rejected edits of earlier steps as a Markdown list, for an environment that proposes edits itself."""
     return "\n".join(f"- {describe_edit(edit)} ({edit.why})" for edit in buffer)
 
 
@@ -194,7 +194,7 @@ def _propose(
 def _reflect(
     run: Run, state: RunState, rolled: Sequence[Sequence[RolloutResult]], lesson: Lesson, *, step: int
 ) -> list[Analysis]:
-    """Return what the analysts (the environment's own, or else model calls) propose after each batch's results."""
+    """Return the edits proposed after each batch's results, by the environment itself or else by model calls."""
     analyses: list[Analysis] = []
     for batch, results in enumerate(rolled):
         own = _reflect_in_environment(run, state, results, step=step, folder=batch_folder(step, batch), lesson=lesson)
@@ -220,7 +220,7 @@ def _apply(run: Run, skill: str, edits: Sequence[EditRecord]) -> tuple[str, tupl
 
 
 def _remind(run: Run, state: RunState, made: StepProposal[str], folder: str) -> tuple[RunState, int]:
-    """Add the analysts' reminders of overlooked rules to the skill's appendix; return how many are new.
+    """Add reminders of overlooked rules, as model calls proposed them, to the skill's appendix; count the new ones.
 
     As in the reference implementation this happens after the gate, which sees the reminders only in the next candidate.
     """
@@ -272,7 +272,7 @@ def _reflect_in_environment(
 
 
 def _remember(judgement: Judgement, made: StepProposal[str], step: int) -> RunState:
-    """Return the state after the gate's decision, with a note on this step and its rejected edits for analysts."""
+    """Return the state after the gate's decision, with a note on this step and its rejected edits for later steps."""
     state, before, after = judgement.state, judgement.before, judgement.after
     rejected = judgement.action in {"reject", "undecided"}
     if rejected and before is not None and after is not None and after <= before:

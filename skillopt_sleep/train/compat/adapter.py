@@ -23,7 +23,7 @@ from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.splits import SPLITS, parse_ratio, split_items
 
 ALIASES = {"valid_seen": "val", "selection": "val", "valid": "val", "valid_unseen": "test", "holdout": "test"}
-"""Other names that adapters use for the splits, each with the name used here."""
+"""Other names of the splits in the reference implementation, each with the name used here."""
 
 
 @dataclass(slots=True)
@@ -36,12 +36,12 @@ class BatchSpec:
     seed: int
     batch_size: int
     payload: object | None = None
-    """The items of the batch; None for a simulator, which needs only the seed."""
+    """The items of the batch; None for an environment without a list of items, which needs only the seed."""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
 class BaseDataLoader(ABC):
-    """Plans batches. Subclass it if the batches come from a simulator; ``SplitDataLoader`` reads items from files."""
+    """Plans batches. Subclass it for an environment without a list of items; ``SplitDataLoader`` reads files."""
 
     def setup(self, cfg: dict[str, Any]) -> None:
         """Receive the run's whole config; called once."""
@@ -240,7 +240,7 @@ class SplitDataLoader(BaseDataLoader):
 
 
 class EnvAdapter(ABC):
-    """An environment as the reference implementation defines it: it builds batches, rolls them out and may reflect."""
+    """A training environment as the reference implementation defines it; a user's class derives from this one."""
 
     def __init__(self, cfg: dict[str, Any] | None = None, **kwargs: Any) -> None:
         self._cfg: dict[str, Any] = dict(cfg or {}) | kwargs
@@ -250,11 +250,11 @@ class EnvAdapter(ABC):
         self._cfg = dict(cfg)
 
     def get_dataloader(self) -> BaseDataLoader | None:
-        """Return the loader of this adapter, or None if the adapter has none."""
+        """Return what plans this environment's batches, or None if the environment needs no loader."""
         return None
 
     def requires_ray(self) -> bool:
-        """Tell whether Ray must be running before the adapter is used."""
+        """Tell whether a Ray cluster must be running before this environment is used."""
         return False
 
     def build_reference_text(self, item: Item) -> str:
@@ -316,7 +316,7 @@ class EnvAdapter(ABC):
         """Attempt every item once; return a dict for each, with ``id``, ``hard``, ``soft`` and any other fields."""
 
     def reflect(self, results: list[Row], skill_content: str, out_dir: str, **kwargs: Any) -> list[Row | None]:
-        """Return proposed patches for the results; by default of this program's analysts with the adapter's prompts."""
+        """Return the edits proposed after these results; by default this program's model calls propose them."""
         names = ("failure_only", "minibatch_size", "edit_budget")
         own = {name: getattr(self, name) for name in names if hasattr(self, name)}
         return run_minibatch_reflect(
@@ -338,11 +338,11 @@ class EnvAdapter(ABC):
         """Return the names of the task types that the items have."""
 
     def get_error_minibatch_prompt(self) -> str | None:
-        """Return the analysts' prompt for failures, ``prompts/analyst_error.md`` beside the adapter, or None."""
+        """Return the prompt for learning from failures, ``prompts/analyst_error.md`` beside the adapter, or None."""
         return self._load_env_prompt("analyst_error")
 
     def get_success_minibatch_prompt(self) -> str | None:
-        """Return the analysts' prompt for successes, ``prompts/analyst_success.md`` beside the adapter, or None."""
+        """Return the prompt for learning from successes, ``prompts/analyst_success.md`` beside the adapter, or None."""
         return self._load_env_prompt("analyst_success")
 
     @property

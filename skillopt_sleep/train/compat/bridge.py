@@ -27,7 +27,7 @@ from skillopt_sleep.train.splits import SPLITS
 FROM_CONFIG = ("workers", "minibatch_size", "edit_budget", "failure_only", "seed")
 """Config fields whose values an adapter class gets as arguments, if it has arguments of these names."""
 MAX_TURNS = ("max_turns", "max_steps")
-"""Names of adapter attributes that limit the number of calls in one attempt."""
+"""Names of attributes by which an adapter limits the number of model calls in one attempt."""
 SPLIT_NAMES = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
 """For each split, its name in the reference implementation, such as "valid_seen" for val."""
 SIZES = {"train": "train_size", "val": "sel_env_num", "test": "test_env_num"}
@@ -52,10 +52,10 @@ def select_arguments(maker: object, config: Mapping[str, Any]) -> dict[str, Any]
 
 
 class _Config(dict[str, Any]):
-    """A config whose values an adapter can read by key or by attribute."""
+    """A training config whose values a user's adapter can read as ``config["seed"]`` or ``config.seed``."""
 
     def __getattr__(self, name: str) -> object:
-        """Return the value of a key, so that ``config.seed`` is ``config["seed"]``."""
+        """Return the value of a key; an unknown one raises an error that names the nearest known key."""
         if name not in self:
             raise AttributeError(f"the config has no {name!r}{suggest_name(name, self)}")
         return self[name]
@@ -104,7 +104,7 @@ class AdapterEnv(SkillEnv):
         self._items = {}
 
     def get_items(self, split: str) -> list[Item]:
-        """Return the items of the adapter's loader, or placeholders for the attempts of a simulator.
+        """Return the items of the adapter's loader, or placeholders if the adapter has no list of items (a simulator).
 
         Each split is loaded when first requested, because an adapter may refuse a split that the run does not need.
         """
@@ -136,7 +136,7 @@ class AdapterEnv(SkillEnv):
             return self._batches.plan(epoch=epoch, steps=steps, batch_size=batch_size, seed=seed)
 
     def takes_parts(self, split: str) -> bool:
-        """Tell whether the adapter can try some items of a split alone, not only all of them."""
+        """Tell whether the user's adapter can try some items of a split alone, not only all of them."""
         own = type(self.adapter).build_env_from_batch is not EnvAdapter.build_env_from_batch
         items = self._items.get(split, [])
         return own and not self._only_whole and not any(item.get("nameless") for item in items)
@@ -186,9 +186,9 @@ class AdapterEnv(SkillEnv):
     def reflect_batch(
         self, *, results: list[RolloutResult], skill: str, out_dir: str, **given: object
     ) -> list[RawPatch] | None:
-        """Return the patches that the adapter's own ``reflect`` proposes.
+        """Return the edits that the adapter's own ``reflect`` proposes.
 
-        Return None if the adapter neither overrides it nor has analysts' prompts: the trainer's analysts then reflect.
+        Return None if the adapter neither overrides it nor has prompts for it: the trainer then proposes edits.
         """
         adapter = self.adapter
         inherited = type(adapter).reflect is EnvAdapter.reflect
@@ -207,7 +207,7 @@ class AdapterEnv(SkillEnv):
         return [patch for found in patches if (patch := _read_patch(found, self.name)) is not None]
 
     def _read(self, rows: Sequence[Any], items: Sequence[Item], out_dir: Path) -> list[RolloutResult]:
-        """Convert the adapter's dicts to results; drop those for unknown items if every known item has a result."""
+        """Convert the dicts of the user's adapter to results; drop unknown items if every known item has a result."""
         known = {str(item["id"]): item for item in items}
         results = []
         for row in rows:
@@ -288,7 +288,7 @@ class Batches:
         return planned if all(planned) else None
 
     def build(self, items: Sequence[Item], split: str, seed: int, *, whole: int) -> object:
-        """Build the object that ``rollout`` gets for these items; ``whole`` is the number of items in the split."""
+        """Build what the adapter's ``rollout`` takes for these items; ``whole`` is the number of items in the split."""
         adapter, called = self._adapter, SPLIT_NAMES.get(split, split)
         loader = adapter.get_dataloader()
         if loader is None and split == "train":
@@ -332,7 +332,7 @@ def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
 
 
 def _get_items(payload: object) -> list[Item] | None:
-    """Return the items that a batch holds; None unless all are dicts with an id, as in a batch of a simulator."""
+    """Return the items that a batch holds; None unless all are dicts with an id (a simulator's batch has none)."""
     if not isinstance(payload, list | tuple):
         return None
     items = [item for item in payload if isinstance(item, dict) and item.get("id") is not None]
@@ -340,7 +340,7 @@ def _get_items(payload: object) -> list[Item] | None:
 
 
 def _make_placeholders(prefix: str, size: int) -> list[Item]:
-    """Return items that have only an id, one for each attempt in a simulator, which has no items of its own."""
+    """Return items that have only an id, one for each attempt in an environment without a list of items."""
     return [{"id": f"{prefix}-{number:04d}", "nameless": True} for number in range(1, size + 1)]
 
 

@@ -195,7 +195,7 @@ class CallLog:
 
 
 class _Current:
-    """Keeps which run the chat functions ask their questions for; only one adapter works at a time."""
+    """Keeps which run the chat functions ask their questions for; only one environment works at a time."""
 
     def __init__(self) -> None:
         self._turn = threading.RLock()

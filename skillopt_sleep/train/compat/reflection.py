@@ -1,6 +1,6 @@
-"""The reflection functions of the reference implementation, for adapters that reflect by themselves.
+"""The functions of the reference implementation that propose edits, for adapters that call them by themselves.
 
-This program's analysts do the work; they see the adapter's results and ``predictions/ID/conversation.json``.
+This program's model calls do the work; they see the adapter's results and ``predictions/ID/conversation.json``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PART_CHARS = {
     "system": 2_000,
     "said": 500,
 }
-"""For each part of a turn, such as "obs" (a command's output), the maximum characters that an analyst is shown."""
+"""For each part of a turn, such as "obs" (a command's output), the maximum characters that a prompt shows."""
 REFERENCE_CHARS, PROMPT_CHARS = 4_000, 3_000
 PROMPT_FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
 """For two fields of a result, the file beside the conversation from which a missing value is read."""
@@ -62,7 +62,7 @@ def run_minibatch_reflect(
     skill_aware_reflection: bool | None = None,
     skill_aware_appendix_source: str | None = None,
 ) -> list[Row | None]:
-    """Let the analysts reflect on the results; return their patches, which are also written to ``patches_dir``.
+    """Let the optimizer propose edits after these results; return them as patches, also written to ``patches_dir``.
 
     The conversation of a result that has none is read from ``prediction_dir``. With ``skill_aware_reflection`` (None:
     as the config says) patches may have ``appendix_notes``. Raises ``UsageError`` if ``update_mode`` makes no edits.
@@ -104,7 +104,7 @@ def run_error_analyst_minibatch(
     meta_skill_context: str = "",
     update_mode: str = "patch",
 ) -> Row | None:
-    """Show one analyst the results as failures, whatever their scores; return its patch, or None without one."""
+    """Show the results to one model call as failures, whatever their scores; return the edits it proposes, or None."""
     return _analyse_once(0.0, **locals())
 
 
@@ -120,7 +120,7 @@ def run_success_analyst_minibatch(
     meta_skill_context: str = "",
     update_mode: str = "patch",
 ) -> Row | None:
-    """Show one analyst the results as successes, whatever their scores; return its patch, or None without one."""
+    """Show the results to one model call as successes, whatever their scores; return the edits it proposes, or None."""
     return _analyse_once(1.0, **locals())
 
 
@@ -143,7 +143,7 @@ def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
 
 
 def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path) -> RolloutResult:
-    """Convert a dict of an adapter to a result; take what it lacks from its item and the adapter's files."""
+    """Convert a dict that a user's adapter returned to a result; take what it lacks from its item and its files."""
     item = (known or {}).get(str(row.get("id")) if isinstance(row, Mapping) else "")
     result = check_result(dict(row) if isinstance(row, Mapping) else row, item)
     folder = prediction_dir / result.id
@@ -160,7 +160,7 @@ def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path
 
 
 def convert_to_plain_row(row: Mapping[Any, Any], where: str) -> Row:
-    """Return a dict of an adapter with plain JSON values: numpy numbers become numbers, other objects text.
+    """Return a dict of a user's adapter as plain JSON: numpy numbers become numbers, other objects become text.
 
     So a resumed run gets it back from disk unchanged. Raises ``UsageError`` for values that JSON cannot hold.
     """
@@ -187,10 +187,10 @@ def _reflect(
     notes: str,
     lapses_from: frozenset[Learnt] = frozenset(),
 ) -> list[Row]:
-    """Return the patches of the analysts that proposed something, as dicts.
+    """Return the patches, as dicts, of those model calls that proposed something.
 
-    ``systems`` replace the analysts' instructions for failures and successes, but not the form of the reply. ``tried``
-    lists rejected edits; ``notes`` are the optimizer's own. Raises ``FatalBackend`` and ``BudgetSpent``.
+    ``systems`` replace the instructions for failures and successes, but not the form of the reply. ``tried`` lists
+    rejected edits; ``notes`` are the optimizer's own. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     wording = {
         name: text.replace("{{edit_budget}}", str(config.edit_budget)).replace("{{kind}}", "skill")
@@ -218,7 +218,7 @@ def _reflect(
 
 
 def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_budget: int, **given: Any) -> Row | None:
-    """Ask one analyst about all items, each given this score; return the patch it proposes, None if there is none."""
+    """Show all items to one model call, each with this score; return the patch it proposes, None without one."""
     check_mode(given["update_mode"])
     contexts = ("step_buffer_context", "rejection_context", "trajectory_memory_context")
     read = [read_row({"hard": score, "soft": score} | row, None, Path(prediction_dir)) for row in items]
@@ -238,7 +238,7 @@ def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_b
 
 
 def _read_conversation(prediction_dir: Path, name: str) -> list[Any]:
-    """Return the conversation that an adapter left in a result's ``conversation.json``; [] without that file."""
+    """Return the conversation that a user's adapter left in a result's ``conversation.json``; [] without that file."""
     path = prediction_dir / name / "conversation.json"
     if path.parent.resolve().parent != prediction_dir.resolve() or not path.is_file():
         return []
@@ -295,7 +295,7 @@ def _format_turn(turn: object) -> list[str]:
 
 
 def check_mode(update_mode: str) -> None:
-    """Raise ``UsageError`` for an update mode in which analysts rewrite the skill and propose no edits."""
+    """Raise ``UsageError`` for an update mode in which the optimizer rewrites the skill and proposes no edits."""
     if update_mode not in {"patch", "rewrite_from_suggestions"}:
         raise UsageError(
             f"update_mode {update_mode!r} is not available in functions that return edits; the trainer has"

@@ -76,7 +76,7 @@ def merge_patches(
     update_mode: str = "patch",
     meta_skill_context: str = "",
 ) -> Row:
-    """Merge the analysts' patches into one, ``batch_size`` at a time. Raises ``FatalBackend`` and ``BudgetSpent``."""
+    """Merge patches into one, ``batch_size`` of them in a model call. Raises ``FatalBackend`` and ``BudgetSpent``."""
     check_mode(update_mode)
     patches = [
         read_patch(raw)[0]
@@ -120,8 +120,8 @@ def run_slow_update(
 ) -> Row | None:
     """Let the optimizer write guidance from attempts at the same items under two skills; None if it is unusable.
 
-    ``comparison_pairs``, dicts with the results ``prev`` and ``curr``, replace ``results_prev`` and ``results_curr``.
-    Raises ``FatalBackend`` and ``BudgetSpent``.
+    ``comparison_pairs``, dicts with the results ``prev`` and ``curr``, replace the lists ``results_prev`` and
+    ``results_curr``. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     if comparison_pairs:
         sides = [_read_pair(pair) for pair in comparison_pairs]

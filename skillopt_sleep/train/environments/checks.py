@@ -74,7 +74,7 @@ class ChecksEnv(SkillEnv):
         self._optimizer = optimizer_client
 
     def traits(self) -> dict[str, Any]:
-        """Return the options that change a run's scores, judges' options included, for the run's identity."""
+        """Return the options that change a score, judges' options included; a run cannot be resumed with other ones."""
         judges = {"judges": digest_of(self._configured)} if self._configured else {}
         return {"show_checks": self._show_checks, **judges}
 

@@ -85,7 +85,7 @@ class SimpleQAEnv(SkillEnv):
         return self._initial_skill
 
     def traits(self) -> dict[str, Any]:
-        """Return the options that change a score, for the run's identity; the items are not among them."""
+        """Return the options that change a score; a run cannot be resumed with other ones. Items are compared apart."""
         return {
             "scoring": self._scoring,
             "tolerance": self._tolerance,
