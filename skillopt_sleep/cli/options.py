@@ -35,7 +35,7 @@ HOMES = {f"{name.replace('-', '_')}_home": name for name in names(Kind.SOURCE)}
 """For each option such as ``claude_home``, which names a folder, the agent whose session files are in it."""
 
 NOT_SETTINGS = frozenset({"project", "assignments", *HOMES})
-"""Shared options that do not set the setting of their name."""
+"""Shared options that are no settings: the project, ``--set``, and the agents' folders."""
 
 CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
 

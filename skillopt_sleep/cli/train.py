@@ -127,7 +127,7 @@ def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any]
 
 
 def _use_own_tasks(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe:
-    """Write the user's own tasks into ``folder`` and return the recipe changed to train the live skill on them."""
+    """Write the user's own tasks into ``folder``; return the recipe of a run that trains the live skill on them."""
     from msgspec.structs import replace
 
     from skillopt_sleep.usecases.training import NIGHT_TASKS, export_night_tasks

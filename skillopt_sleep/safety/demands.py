@@ -187,7 +187,7 @@ class Demand(Struct, frozen=True):
     main: frozenset[str]
     """The clause's words, as in ``terms``, without those of a condition ("if ...") or after "before" and "after"."""
     earlier: frozenset[str]
-    """The terms of what must be done first; empty when the clause says nothing about order."""
+    """The clause's words on what must be done first; empty when it says nothing about order."""
     later: frozenset[str]
     polarity: Polarity
     is_bound: bool

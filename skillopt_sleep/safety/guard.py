@@ -113,7 +113,7 @@ _ENCODED = re.compile(
 _HEX = re.compile("[0-9a-f]*|[0-9A-F]*")
 _RUN = re.compile(r"[A-Za-z0-9+]{24,}")
 CHANGES = 0.48
-"""Text counts as random from this share of places where small letters, capitals and digits change; names have less."""
+"""Text counts as random if at least this share of neighbours differ in sort (small letter, capital, digit)."""
 _PUSHED = re.compile(r"[ \t\u00a0\u3000]{24,}\S|(?:\r?\n[ \t]*){4,}\S")
 """Pattern of words behind so many blanks that a reader of the file does not see them."""
 

@@ -45,7 +45,7 @@ MOST_STRANGE_TERMS = 4
 LONGEST_STRANGE_CLAUSE = 1.6
 """A clause of which the user typed no word is rejected if it weighs this much or more (1 for a content word)."""
 SAME_STEM = 0.6
-"""Two words are forms of one word when this share of the longer one's letters is the same, from the first letter on."""
+"""Two words are forms of one word if they begin with the same letters, for this share of the longer one."""
 SHORTEST_STEM = 4
 """Fewest letters at the beginning that two forms of one word must have in common."""
 REVERSED_SHARE = 0.6
@@ -55,7 +55,7 @@ SHARED_WORDS = 2
 COVERED_SHARE = 0.75
 """A sentence with this share of the words of a typed "never ..." is about the same act, whatever words it adds."""
 LEAST_COVERED = 1.4
-"""Least weight of the words that a sentence and a typed "never ..." share (1 for a content word): act and object."""
+"""What a sentence and a typed "never ..." share must weigh this much (1 for a content word): act and object."""
 
 COMMAND_VERBS = frozenset({"commit", "exec", "init", "install", "push", "status", "test"})
 """Words in commands, such as "install", that need not have been typed, because they name no particular thing."""

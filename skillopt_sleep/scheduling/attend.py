@@ -28,7 +28,7 @@ from skillopt_sleep.scheduling.due import (
 STOPPED = 143
 """Exit code that is recorded for a night which this program stopped, in place of the night's own."""
 BUSY = "another night is running"
-"""What the log and `status` say when a night that is due has not begun for this reason."""
+"""Why a night that is due has not begun, as the log and `status` say it: another night is running."""
 
 
 class Attempts(Protocol):

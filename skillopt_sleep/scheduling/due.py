@@ -200,7 +200,7 @@ class Outlook(Struct, frozen=True, kw_only=True):
 def find_due(day: date, at: time, zone: tzinfo) -> Due:
     """Return the point in time at which the night of a date has to start.
 
-    A time that occurs twice, when clocks go back, counts the first time; of a time that clocks skip, the jump counts.
+    A time that occurs twice, when clocks go back, is taken the first time; one that clocks skip, at their jump.
     """
     wall = datetime.combine(day, at, tzinfo=zone)
     moment = wall.astimezone(UTC)

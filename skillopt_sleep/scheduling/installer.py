@@ -149,7 +149,7 @@ def read_variables(argv: Sequence[str], env: Mapping[str, str]) -> dict[str, str
 
 
 def read_errors(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return what a program wrote to stderr, on one line, or "status 1" or the like when that is nothing."""
+    """Return what a program wrote to stderr, on one line, or its exit status ("status 1") if it wrote nothing."""
     return " ".join(done.stderr.decode("utf-8", "replace").split()) or f"status {done.returncode}"
 
 

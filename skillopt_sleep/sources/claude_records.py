@@ -321,7 +321,7 @@ class InputQueue:
         self._removed_early = 0
 
     def apply(self, operation: str, text: str, reason: str) -> str:
-        """Add or take out prompts as a record says; return one that went to the agent, maybe without another record."""
+        """Add or take out prompts as a record says; return the one that the agent got while it worked, or ""."""
         match operation:
             case "enqueue":
                 self._waiting.append(text)

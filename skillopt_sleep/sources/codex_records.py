@@ -104,7 +104,7 @@ class RecordType(Struct, gc=False):
 
 
 class MetaRecord(Struct, gc=False):
-    """A record of type ``session_meta``."""
+    """A record of type ``session_meta``, which says where a session comes from."""
 
     payload: SessionMeta
 

@@ -35,7 +35,7 @@ SENTENCES = 4
 """Most sentences of a prompt that are searched for feedback, from its start."""
 
 LONG = 60
-"""A prompt of more words is rather a new request than a remark on the answer."""
+"""A prompt of more words than this is rather a new request than a remark on the answer."""
 
 SHORT = 5
 """A remark of at most so many words can only be about what was just said or done."""

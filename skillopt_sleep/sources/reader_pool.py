@@ -22,7 +22,7 @@ from skillopt_sleep.model.session import Session, SessionFile, Skip
 from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session
 
 WORTH_IT = 24 * 2**20
-"""Bytes of all files from which further processes are started; starting one takes a third of a second."""
+"""Bytes of session files from which several processes read them; starting one takes a third of a second."""
 MOST_READERS = 4
 """Most processes that read; this one stores what they read, and could not keep up with more."""
 JOB = 4 * 2**20

@@ -320,7 +320,7 @@ def _cut_head(head: str) -> str:
 
 
 def _cut_tail(tail: str) -> str:
-    """Drop the first line of a text's tail, or its first word if that line is long, and half a private key."""
+    """Drop the first line of a text's tail, or only its first word if that line is long, and a cut private key."""
     line = tail.find("\n", 0, _SEARCHED)
     if line < 0:
         line = next((at for at, sign in enumerate(tail) if sign in _BREAKS), len(tail))

@@ -141,7 +141,10 @@ def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | No
 
 
 def choose_documents(documents: Sequence[StagedDocument], only: Collection[str] | None) -> list[StagedDocument]:
-    """Return those documents that have edits named in ``only``, with these alone; all for None. Raises ``Refused``."""
+    """Return the documents with edits whose ids are in ``only``, reduced to these.
+
+    Raises ``Refused`` for unknown ids.
+    """
     if only is None:
         return list(documents)
     known = [edit.id for document in documents for edit in document.edits]

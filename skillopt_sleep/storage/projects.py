@@ -204,7 +204,7 @@ class ProjectScope:
         return theirs is not None and bool(theirs.keys & mine.keys)
 
     def _match_by_name(self, cwd: str) -> Place:
-        """Place a session whose worktree, in a folder such as ``~/.codex/worktrees``, was deleted, by its name."""
+        """Place a session in a deleted worktree by the names in its path, such as ``~/.codex/worktrees/1a2b/shop``."""
         mine = self._repository
         collected = _PLACE.search(Path(os.path.realpath(cwd)).as_posix())
         if mine is None or collected is None:

@@ -255,7 +255,7 @@ def render_diff(name: str, before: bytes | None, after: bytes | None) -> bytes:
 
 
 def _list_changed(*proposals: Proposed) -> Iterator[tuple[Document, Document, Proposed]]:
-    """Yield each document that the proposals change, before and after, with its proposal."""
+    """Yield (document before, document after, proposal) for each document that a proposal changes."""
     for proposed in proposals:
         for before in proposed.baseline.documents:
             after = proposed.candidate[before.kind]

@@ -23,7 +23,7 @@ from skillopt_sleep.night.report import NightState
 from skillopt_sleep.storage.database import REPAIR, Database, decode_json
 
 LEVEL = 6
-"""zlib's compression level: a tenth smaller than at its fastest, and it still takes less time than redaction does."""
+"""zlib's compression level: results are a tenth smaller than at its fastest, in less time than redaction takes."""
 FORGOTTEN = ""
 """Stored in place of a file's path with the turns of forgotten sessions, so that no copy adds these turns again."""
 
@@ -118,7 +118,7 @@ class StepArchive:
 
 
 def drop_turns(conversation: Conversation, turns: set[str]) -> Conversation:
-    """Return a conversation without the turns of these ids, and without turns by the agent alone that follow them."""
+    """Return a conversation without the turns of these ids, and without turns after them that have no prompt."""
     left, dropping = [], False
     for turn in conversation.turns:
         dropping = turn.turn in turns or (dropping and not turn.turn)

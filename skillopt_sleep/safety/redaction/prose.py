@@ -39,7 +39,7 @@ INSIDE_A_NAME = frozenset("/\\._(@")
 SHORT = 4
 """A word of at most so many letters, such as "pass", counts only when it is not a part of a longer word."""
 STRONG = 16
-"""Fewest characters of a secret right after a word such as "token", without a sentence around it."""
+"""Fewest characters of a secret that directly follows a word such as "token", outside a sentence."""
 PHRASE = 80
 """Most characters of a quoted password of several words."""
 

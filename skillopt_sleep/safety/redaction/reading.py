@@ -83,7 +83,7 @@ class Words:
 
     @cached_property
     def _beginnings(self) -> Mapping[str, Sequence[_Word]]:
-        """For each word, those of the words that it begins with: for "passwd" also "pass"."""
+        """For each announcing word, all such words with which it begins, itself included: for "passwd" also "pass"."""
         places: dict[str, list[int]] = {}
         for place, (form, _) in enumerate(self._words):
             places.setdefault(_lower(form), []).append(place)
@@ -129,9 +129,9 @@ class Reading(NamedTuple):
 
     text: str
     reads: Sequence[int]
-    """Where each piece begins in ``text``."""
+    """Where each piece, plain text or a decoded escape, begins in ``text``."""
     stands: Sequence[int]
-    """Where each piece begins in the original text."""
+    """Where each piece, plain text or a decoded escape, begins in the original text."""
 
     def locate(self, start: int, stop: int) -> tuple[int, int]:
         """Return where in the original text the characters from ``start`` to ``stop`` of this text begin and end."""

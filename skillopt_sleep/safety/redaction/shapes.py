@@ -46,7 +46,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 
     id: str
     kind: str
-    """What its placeholder calls this kind of secret, such as "aws"."""
+    """Name of this kind of secret in its placeholder, such as "aws"."""
     words: tuple[str, ...]
     """Words in lower case, such as "ghp_"; a text without any of them has no such key."""
     form: str = ""
@@ -70,7 +70,7 @@ def read_rules() -> tuple[Rule, ...]:
 
 
 def build_vendors() -> tuple[Kind, ...]:
-    """Return the kinds of secrets that the rules of both files describe."""
+    """Return the kinds of secrets that the rules for known providers describe (``read_rules``)."""
     return tuple(map(_build_kind, read_rules()))
 
 
@@ -191,7 +191,7 @@ SID = 34
 BOT = 35
 """Characters of a Telegram token after the number of its bot and the colon."""
 WORD = 3
-"""Fewest letters of a part of a prefix that can be a word of a natural language."""
+"""A part of a key's prefix with fewer letters than this is no word of a natural language."""
 LONGEST_RUN = 4_000
 
 _CLASSES = bytes(

@@ -23,7 +23,7 @@ SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
 Only 1 of 200 names has shorter words, but 95 to 99 of 100 random strings do."""
 LONG_WORD = 20
 CHANGES = 0.41
-"""Text is random if its characters change between small, capital and digit at this share of places; names at a
+"""In random text, at least this share of neighbours differ in sort (small letter, capital, digit); in names, a
 third."""
 TEXT = 12
 """Fewest characters of Base64 that show whether it encodes a text."""
@@ -100,7 +100,7 @@ LONG_PART = 20
 
 
 def find_end(text: str, end: int) -> int:
-    """Return where a key ends that may go on after ``end``: as an added string, or after a line break.
+    """Return the end of a key whose first part ends at ``end``: it may go on in an added string or on the next line.
 
     What follows must look random and be alone in its line.
     """
@@ -113,7 +113,7 @@ def find_end(text: str, end: int) -> int:
 
 
 def join_parts(text: str, end: int) -> tuple[str, int] | None:
-    """Return the text that goes on after the line or string that ends at ``end``, and where it begins, or None."""
+    """Return the next part of a key that a line break or two strings split at ``end``, and its place; or None."""
     rest = _P.CONTINUED.match(text, end)
     return (rest["rest"], rest.start("rest")) if rest else None
 
