@@ -28,7 +28,7 @@ from skillopt_sleep.optimizer.replay import Attempt, Models, answer, find_judge
 SITTING = timedelta(hours=6)
 """The longest time allowed between the two answers of a pair; after more time the service may have changed."""
 NO_VERDICT = (BadReply, EmptyReply, TooLong)
-"""Errors of a judge caused by what it was shown, not by the connection; a rule that provokes one may hide a loss."""
+"""Errors of a judge caused by the answers it was shown, not by the connection; the pair may then hide a loss."""
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -1,7 +1,7 @@
 """Finds the parts of a document that help or harm: a pair replays a task with the whole document and without one part.
 
-One set of pairs answers two questions, each with its own tally and its own exact error: is the document better with the
-part, or without it? A harmful part is taken out of the document at once, and the other parts are tried again.
+One set of pairs answers two questions, each with its own tally and its own bound on a wrong answer: is the document
+better with the part, or without it? A harmful part is taken out of the document at once; the others are tried again.
 """
 
 from __future__ import annotations

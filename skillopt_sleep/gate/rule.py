@@ -214,8 +214,8 @@ def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
     """Return how many of the ``left`` pairs of a round to replay next, at once; 0 ends the round for tonight.
 
     The number is the fewest pairs that could bring a decision, so no pair is paid for in vain. A round ends at the
-    score ``PAUSE_AT``, and when even winning all its other pairs would not earn another round: the edit could not be
-    accepted tonight and continues another night as cheaply. This never raises the chance of a wrong acceptance.
+    score ``PAUSE_AT``, and when even winning all its other pairs would not earn another round: the edit cannot be
+    accepted tonight, and another night tries it as cheaply. This never raises the chance of a wrong acceptance.
     """
     if decide(tally, k) is not Verdict.UNDECIDED:
         return 0

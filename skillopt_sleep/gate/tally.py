@@ -116,7 +116,7 @@ class Tally(Struct, frozen=True, kw_only=True):
         return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
 
     def has_room(self, request: str) -> bool:
-        """Return whether one more win on this request would count: each may win only ``WINS_A_REQUEST`` times."""
+        """Return whether one more win on this request would count; only ``WINS_A_REQUEST`` wins on a request do."""
         return self.won.count(request) < WINS_A_REQUEST
 
     def add(self, result: Result | Lost, *, gain: float | None = None, request: str = "") -> Tally:

@@ -32,7 +32,7 @@ FILES_PER_COMMIT = 200
 
 
 class ReadFiles(Protocol):
-    """A function that reads session files of a source, in order."""
+    """A function that reads session files of one agent, in the given order."""
 
     def __call__(
         self, source: Source, files: Sequence[SessionFile], /

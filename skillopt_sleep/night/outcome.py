@@ -106,7 +106,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
 
     @property
     def settled(self) -> frozenset[str]:
-        """Ids of all edits undecided at some time tonight; only those still in ``pending`` stay stored as undecided."""
+        """Ids of all edits undecided at some time tonight; what is stored of these is replaced by ``pending``."""
         steps = (step.id for step in self.steps if step.trial is not None)
         return frozenset((*self.began_with, *steps, *(dropped.edit.id for dropped in self.dropped)))
 

@@ -228,7 +228,7 @@ class Kit:
     place: Callable[[str, str], Place]
     """A function that tells, from its folder and git remote, whether a session is of this night's project."""
     keep_steps: Callable[[], object] = lambda: None
-    """A function that stores what the agent did in those sessions in which the user stepped in."""
+    """A function that stores the agent's steps of those sessions in which the user stepped in."""
     proofs: ProofStore
     load_steps: Callable[[str, str], Conversation | None] = lambda _source, _path: None
     """A function that returns the redacted steps of the agent in the session with this source and path, or None."""

@@ -30,7 +30,7 @@ MOST_NEEDED = 6
 TAUGHT = 2
 """The least number of requests with one lesson to learn from: a rule written from two needs the score 9, not 12."""
 LEAST_SHARED = 2
-"""The least number of words that two corrections share if they teach one lesson; also over half of the shorter's."""
+"""Two corrections teach one lesson if they share at least this many words, and over half of the shorter one's words."""
 
 MAX_QUOTE = 200
 MAX_DONE = 400
@@ -188,8 +188,9 @@ def _deal_validation(
 def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
     """Return the groups for validation: enough of each lesson to prove its rule, and a share of all others.
 
-    The groups that a rule was written from can never prove it. So of the groups with similar corrections, the first in
-    the order of ``turn`` validate: the plan's share, or up to ``MOST_NEEDED`` if ``TAUGHT`` are left to train on.
+    The groups that a rule was written from can never prove it. So of the groups with similar corrections, those first
+    in ``turn`` validate: the plan's share of them, or ``MOST_NEEDED`` as long as ``TAUGHT`` groups are left to train
+    on.
     """
     parts: list[list[Group]] = []
     related: list[Group] = []
@@ -268,7 +269,7 @@ def _recall_past(
 
 
 def _find_sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
-    """Return the groups sealed for the test: chosen by a hash of the name, so for good, and never one used before."""
+    """Return the groups sealed for the test: chosen by a hash of their name, so for good, and never used before."""
     names = {group_of(task) for task in archive}
     if len(names) < MIN_GROUPS_FOR_TEST:
         return frozenset()

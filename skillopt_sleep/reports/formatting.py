@@ -159,7 +159,7 @@ def describe_earlier_spend(report: NightReport) -> str:
 def describe_expectation(report: NightReport) -> str:
     """Return the number of calls expected and made, without retries, or "" when there was no forecast.
 
-    The ledger counts the judge's calls, and the reflection on each document, as phases of their own; both are added.
+    The judge's calls and those for each document are separate phases in the ledger; calls of all forecast phases count.
     """
     if not report.expected:
         return ""

@@ -51,7 +51,7 @@ def render_report(report: NightReport) -> str:
 
 
 def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:
-    """Return the HTML page of a night; ``options`` complete its commands, ``drawn`` is a digest of what it shows."""
+    """Return the HTML page of a night; ``options`` are added to its commands, ``drawn`` is a digest of its content."""
     page = ""
     for most in MOST_PLACES:
         page = _render_html("night.html", night=_limit_places(night, most), options=options, phases=PHASES, drawn=drawn)
@@ -61,7 +61,7 @@ def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:
 
 
 def render_index(history: History, *, options: str = "") -> str:
-    """Return the HTML page over all nights of a project; ``options`` complete its commands."""
+    """Return the HTML page over all nights of a project; ``options`` are added to the commands that it shows."""
     return _render_html("index.html", history=history, options=options, drawn="")
 
 

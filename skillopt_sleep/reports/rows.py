@@ -227,7 +227,7 @@ def _count_outcome(task: str, pairs: Sequence[tuple[ReplayResult, ReplayResult]]
 def _choose_pair(
     pairs: Sequence[tuple[ReplayResult, ReplayResult]], outcome: Outcome
 ) -> tuple[ReplayResult, ReplayResult]:
-    """Return the pair of replays that shows the outcome best: of the largest loss if it is worse, else gain."""
+    """Return the pair of replays that shows the outcome best: the worst pair if the outcome is worse, else the best."""
 
     def gain(pair: tuple[ReplayResult, ReplayResult]) -> float:
         old, new = pair[0].score, pair[1].score

@@ -34,7 +34,7 @@ HELD = {EditStatus.GUARDED: "held back by the guard", EditStatus.PENDING: "undec
 REWORDED = "reworded by you, so not what was tried"
 """Text in ``Adoption.how`` that marks a rule which the person reworded."""
 AUTO_REQUESTS = 8
-"""Minimum number of different requests helped, less those harmed, for a rule to be adopted automatically."""
+"""A rule is adopted automatically only if it helped at least this many more different requests than it harmed."""
 AUTO_LENGTH = 1.5
 """Maximum length of answers with a rule, relative to those without, to adopt it automatically; judges may favour it."""
 

@@ -38,7 +38,7 @@ _IMPORT = re.compile(r"(?<!\S)@(\S*\w)")
 LEAST_REPLAYS = 12
 """Minimum number of replays that must fit into a night's token cap; a document too long for that is left out."""
 MOST_BYTES = 1_000_000
-"""Maximum bytes of a document under any cap, as few models accept a longer prompt."""
+"""Maximum bytes of a document, whatever a night's token cap, as few models accept a longer prompt."""
 
 
 class LiveDocuments(NamedTuple):

@@ -155,7 +155,7 @@ def approve_check(workspace: Workspace, named: str, *, seconds: float) -> CheckC
 
 
 def remove_check(workspace: Workspace, named: str) -> str:
-    """Withdraw the approval of a command; return its line. Raises ``UsageError`` when it is not approved."""
+    """Withdraw the approval of a command and return the command. Raises ``UsageError`` when it is not approved."""
     lines = [command.line for command in workspace.approvals.of(str(workspace.project))]
     line = next((line for line in lines if line in {named, collapse_spaces(named)} or command_id(line) == named), None)
     if line is None:

@@ -269,7 +269,7 @@ def _remove_from(workspace: Workspace, agent: CodingAgent, found: Installed) -> 
 
 
 def _ask_installed(workspace: Workspace, agent: CodingAgent) -> Installed:
-    """Return what of ours the agent lists as installed or, when it cannot be asked, what its own files list.
+    """Return which of plugin and marketplace the agent lists or, when it cannot be asked, its own files list.
 
     Codex prints nothing when the folder of a marketplace is gone, and old versions know no plugins. Raises
     ``NotInstalled`` when the agent's files list something but there is no CLI to remove it with.
@@ -296,7 +296,7 @@ def _ask_installed(workspace: Workspace, agent: CodingAgent) -> Installed:
 
 
 def _read_records(workspace: Workspace, agent: CodingAgent) -> Installed:
-    """Return what the agent's own files list as installed; an unreadable file lists nothing."""
+    """Return which of plugin and marketplace the agent's own files list; an unreadable file lists nothing."""
     plugin, text = _get_plugin(agent), b""
     for name in plugin.records:
         with contextlib.suppress(SleepError):

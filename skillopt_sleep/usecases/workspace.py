@@ -115,7 +115,7 @@ class Workspace:
 
     @cached_property
     def redactor(self) -> Redactor:
-        """The redactor, which removes secrets from texts, also those that it finds in this environment."""
+        """The redactor, which removes from texts what looks like a secret, and the secrets of this environment."""
         from skillopt_sleep.safety.redaction.redactor import Redactor
 
         return Redactor(values=secrets(self.env))
