@@ -129,7 +129,7 @@ def _describe_agent(conversation: Conversation) -> str:
 
 
 def _attach_polls(places: Sequence[Place], last: int, cut: int) -> list[list[Step]]:
-    """Return each turn's steps up to where a replay resumes; output from later polls is added to the polled call."""
+    """Return each turn's steps up to where a replay resumes; a background command gets the output of later polls."""
     started: dict[str, tuple[list[Step], int]] = {}
     shown: list[list[Step]] = []
     for place in places[: last + 1]:
@@ -148,7 +148,7 @@ def _attach_polls(places: Sequence[Place], last: int, cut: int) -> list[list[Ste
 
 
 def _attach_output(call: Step, before: str, later: Step) -> Step:
-    """Return the call with its output joined: ``before``, then the result of ``later``, the call itself or a poll."""
+    """Return a command's call with ``before``, its output so far, and what ``later`` (itself or a poll) printed."""
     is_running = _RUNNING.search(later.result) is not None
     if later is call and not is_running:
         return call

@@ -61,7 +61,7 @@ class Episode(Struct, frozen=True, kw_only=True):
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """The shell commands that the agent ran, in order."""
+        """The shell commands that the agent ran on this request, in order."""
         return tuple(command for turn in (self.request, *self.later) for command in turn.commands)
 
     @property
@@ -150,7 +150,7 @@ _ON_WORK = frozenset(
 _SHORT = 4
 """Minimum words of a request that may make sense outside its session; a shorter one is never replayed alone."""
 _BRIEF = 12
-"""Minimum words of a request about a pull request that may say what the pull request contains."""
+"""Smallest number of words with which a request about a pull request may itself say what is in it."""
 _FIRST = 600
 """Number of characters at the beginning of a request that decide whether it makes sense outside its session."""
 

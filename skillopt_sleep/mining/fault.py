@@ -37,7 +37,7 @@ WINDOW = 7
 """Number of turns before a correction in which the step that it is about is searched for."""
 
 TYPED, PASTED = 1.0, 0.3
-"""Weight of a correction's word that the person typed, and of one in output that the person pasted."""
+"""Weight, when finding the wrong step, of a correction's word that the person typed, and of one in pasted text."""
 
 NEAR_BEST = 0.6
 """Share of the best score (match with a correction) that an earlier change needs to be taken as the wrong step."""
@@ -49,7 +49,7 @@ SAID_SO = 0.8
 """Share of the best score (match with a correction) that mere words need to be taken as the wrong step."""
 
 NEAR_COVER = 0.7
-"""How many of a correction's words a step needs to be taken, as a share of those in the best matching step."""
+"""Part of the correction's words found in the best step that a step must share to count as the wrong one."""
 
 TELLING = 0.35
 """Share of a correction's words, by weight, that a step must contain to be recognised as the wrong one."""
@@ -58,7 +58,7 @@ UNSEEN = 0.25
 """Factor that lowers the weight of a correction's word that no step contains, as it cannot tell the steps apart."""
 
 CLEARLY_EARLIER = 1.6
-"""Factor by which a step of an earlier turn must match a correction better than the steps of the last turn."""
+"""How many times better than the last turn an earlier turn must match a correction to contain the wrong step."""
 
 SATURATION, LENGTH = 1.2, 0.3
 """Parameters k1 and b of Okapi BM25 (Robertson and Zaragoza, 2009), which scores how well a step matches a correction.
@@ -89,7 +89,7 @@ def locate_call(place: Place, number: int) -> Fault:
 
 
 def find_batch(place: Place, number: int) -> int:
-    """Return the number of the first of the refused calls that directly precede call ``number``; itself if none do."""
+    """Return the number of the first of the calls that the person refused together with call ``number``."""
     while number and place.steps[number - 1].outcome is StepOutcome.REFUSED:
         number -= 1
     return number
@@ -334,7 +334,7 @@ def _build_prompt(places: Sequence[Place], moment: Moment) -> _Shown:
 
 
 def _find_words(places: Sequence[Place], moment: Moment) -> int:
-    """Return the index of the turn with the correction. Raises ``CutNotFound`` when the session has lost it."""
+    """Return the index of the turn with the correction. Raises ``CutNotFound`` when the session no longer has it."""
     place, _ = find_cut(places, moment)
     for other in places[place + 1 :]:
         if other.prompt == moment.words[0]:

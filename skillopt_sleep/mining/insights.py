@@ -51,7 +51,7 @@ class Recurring(Struct, frozen=True, kw_only=True):
     """A request or correction that was made in several sessions."""
 
     sightings: tuple[Sighting, ...]
-    """Each occasion with the words typed on it, latest first."""
+    """One entry for each occasion, with the words typed, latest first."""
     sessions: int
     """The number of different sessions in which the request or correction was typed."""
     corrections: tuple[Correction, ...] = ()

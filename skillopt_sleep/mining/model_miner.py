@@ -62,7 +62,7 @@ TRIES = 2
 """Maximum number of times that a prompt is sent until its reply can be read."""
 
 TELLING = 4
-"""From this many words on, a task's request must not repeat the later feedback, which would give the answer away."""
+"""Smallest number of words of later feedback that a task's request must not repeat, as they give the answer away."""
 
 TAGS = ("session", "person", "answer")
 

@@ -280,7 +280,7 @@ def _find_places(lesson: TaskRecord, reference: MomentReference, talk: Talk) -> 
 
 
 def _find_first_act(check: MoveCheck, steps: Sequence[Step]) -> int:
-    """Return the number of the first step that meets a condition of the check: a replay must resume before it."""
+    """Return the number of the first step that meets a condition of the check, before which a replay must resume."""
     conditions = (*check.trigger, *check.required, *check.forbidden)
     for number, step in enumerate(steps):
         move = read_move([step])

@@ -25,19 +25,19 @@ READ = 500
 """Number of characters at the beginning of a prompt in which requests are looked for."""
 
 SAME_OBJECTS = 0.5
-"""Share of all their objects that two requests with the same verb must have in common to be the same request."""
+"""Share of what they act on (objects) that two requests with the same verb must have in common to be the same."""
 
 NEEDED_SHARE = {"?": 0.75, "": 0.75}
-"""Share of their objects that two questions ("?"), or two requests without a known verb (""), must have in common."""
+"""Share of content words that two questions ("?"), or two requests without a known verb (""), must have in common."""
 
 NEEDED = {"?": 2, "": 3}
-"""Smallest number of objects with which a question ("?"), or a prompt without a known verb (""), is compared at all."""
+"""Smallest number of content words with which a question ("?"), or a prompt without a known verb (""), is compared."""
 
 LEADING = 6
 """Maximum number of words without content ("we need to") that may come before the verb."""
 
 OBJECTS = 8
-"""Number of a request's objects that are compared, the first ones."""
+"""Number of things that a request acts on which are compared, the first ones."""
 
 VERBS = frozenset(WORK.split()) | frozenset(
     """
@@ -102,9 +102,10 @@ def group_asks(asks: Sequence[Ask]) -> tuple[int, ...]:
 
 
 def _find_cores(counted: Counter[frozenset[str]], share: float) -> dict[frozenset[str], frozenset[str]]:
-    """Return for each set of objects the most frequent set with which it has the ``share`` in common: its core.
+    """Return for each set of objects (what a request acts on) the most frequent set that counts as the same.
 
-    Two such sets have a common word among their rarest (prefix filtering), so only sets with such a word are compared.
+    Sets that have the ``share`` in common also share one of their rarest words (prefix filtering): only such are
+    compared.
     """
     frequency = Counter(term for objects in counted for term in objects)
     by_term: defaultdict[str, list[frozenset[str]]] = defaultdict(list)

@@ -54,7 +54,7 @@ CHANCE = 0.01
 
 
 class Calibration(Struct, frozen=True, kw_only=True):
-    """At how many moments a judge told rejected from final work, and whether that is better than chance."""
+    """How often a judge told work that the user rejected from the final work, and whether that beats chance."""
 
     pairs: int = 0
     separated: int = 0

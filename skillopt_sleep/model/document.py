@@ -363,7 +363,7 @@ def replace_words(text: str, anchor: str, content: str) -> str:
 
 
 def delete_words(text: str, anchor: str) -> str:
-    """Return the text without ``anchor``, and without its line if that is then blank. Raises ``AnchorNotUnique``."""
+    """Return the text without the words ``anchor``, or without their line if blank then. Raises ``AnchorNotUnique``."""
     start, end = _find_anchor(text, anchor)
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", end)

@@ -76,7 +76,7 @@ class MoveCheck(Struct, frozen=True, kw_only=True):
     trigger: tuple[Condition, ...]
     """Conditions, any of which shows that the agent has come to the point where the lesson applies."""
     required: tuple[Requirement, ...]
-    """Conditions that the agent must all meet; at least one, as otherwise doing nothing would pass."""
+    """Conditions, all of which the agent must meet; at least one, as otherwise doing nothing would pass."""
     forbidden: tuple[Condition, ...] = ()
     """Conditions, none of which the agent may meet."""
 

@@ -55,7 +55,7 @@ TERMS = 24
 """Number of words of a text that are compared, the first ones: the request comes early, pasted logs late."""
 
 PARTS = 2
-"""Factor on ``TERMS`` for scripts without spaces, where a word is cut into about two pieces."""
+"""Factor by which more pieces of a text are compared in scripts without spaces, where a word has about two."""
 
 STEM = 3
 """Minimum letters that must remain of a word when its ending ("-ing", "-ed") is cut off."""
@@ -77,7 +77,7 @@ _HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
 _SIGN = re.compile(rf"[{_HAN}]")
 _HIRAGANA = r"\u3040-\u309f"
 _SCRIPT = re.compile(rf"(?P<han>[{_HAN}]+)|[^{_HAN}{_HIRAGANA}]+")
-"""Matches a run of Chinese characters, or a run of other characters, leaving out Japanese hiragana."""
+"""Matches the next run of Chinese characters, or of others; Japanese hiragana are passed over."""
 _WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
 _LINK = re.compile(r"\w{2,9}://\S+")
 """Matches a URL; these are dropped, as they say where something is, not what is asked for."""
