@@ -28,7 +28,7 @@ TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """The ``Installer`` for cron."""
+    """Lets cron start the nights, by lines in the user's crontab (an ``Installer``)."""
 
     waking: Waking
 

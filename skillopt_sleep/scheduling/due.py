@@ -28,7 +28,7 @@ MOST_STARTS = 3
 LATENESS = timedelta(hours=2)
 """How long a night may wait after its random delay (others run, the machine sleeps) before it counts as missed."""
 MISSED_WITHIN = timedelta(days=7)
-"""For how long a missed night is reported."""
+"""How long a missed night is still reported."""
 INTERRUPTED_CODES = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, 1))
 """Exit codes of a night that a signal stopped; 1 is SIGHUP, which not every system knows by name."""
 DAY = timedelta(days=1)
@@ -61,9 +61,9 @@ class ScheduledProject(Struct, frozen=True, kw_only=True):
     since: datetime
     """When the project was added to the schedule; nights before that do not count as missed."""
     arguments: tuple[str, ...] = ()
-    """Flags with which its nights are started, as for `skillopt-sleep run`."""
+    """Flags with which the project's nights are started, as for `skillopt-sleep run`."""
     caps: Caps = Caps()
-    """How much one night may spend, according to these flags and the settings."""
+    """How much one night may spend, according to the project's flags and the settings."""
 
 
 class Schedule(Struct, frozen=True, kw_only=True):

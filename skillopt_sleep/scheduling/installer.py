@@ -49,10 +49,10 @@ class Waking:
     """Name of the schedule. Every installed file contains it, and a file without it is never touched."""
     at: time
     jitter: timedelta
-    """Longest random delay of the start."""
+    """Longest delay of the start, which is random."""
     argv: tuple[str, ...]
     environment: Mapping[str, str]
-    """Variables that the command is given in addition."""
+    """Variables that are added to the environment of the command."""
     home: Path
     config: Path
     """The folder for the user's settings (``XDG_CONFIG_HOME``)."""

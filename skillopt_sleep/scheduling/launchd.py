@@ -27,7 +27,7 @@ from skillopt_sleep.scheduling.installer import (
 
 @dataclass(frozen=True, slots=True)
 class Launchd:
-    """The ``Installer`` for launchd, whose command is ``launchctl``."""
+    """Lets launchd start the nights on a Mac, through its command ``launchctl`` (an ``Installer``)."""
 
     waking: Waking
 

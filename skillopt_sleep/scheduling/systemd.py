@@ -64,7 +64,7 @@ def quote(word: str, *, argument: bool = True) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Systemd:
-    """The ``Installer`` for systemd, whose command is ``systemctl --user``."""
+    """Lets systemd start the nights, through its command ``systemctl --user`` (an ``Installer``)."""
 
     waking: Waking
 

@@ -230,7 +230,7 @@ _CLARIFY = "The user wants to clarify these questions."
 
 
 class TypedText(Struct, frozen=True, kw_only=True):
-    """What a person typed in one record."""
+    """What a person typed in one line of a session file."""
 
     text: str = ""
     command: str = ""
@@ -341,7 +341,7 @@ class InputQueue:
             self._removed_early += 1
 
     def _remove(self, text: str) -> str:
-        """Take out and return this prompt, or the first that waits if ``text`` is ""; return "" when there is none."""
+        """Take out and return the prompt ``text``, or for "" the first that waits; return "" when there is none."""
         if text:
             if text not in self._waiting:
                 return ""

@@ -100,7 +100,7 @@ class StepsReader:
         self._open: dict[str, StepDraft] = {}
         """Steps that are tool calls without a result so far, by the call's id."""
         self._early: dict[str, _Result] = {}
-        """Results that come on an earlier line than their call, by the call's id."""
+        """Results of tool calls that come on an earlier line than the call, by the call's id."""
         self._skills: dict[str, str] = {}
         """Name of the skill that a call loads, by the call's id."""
         self._messages: dict[str, list[str]] = {}

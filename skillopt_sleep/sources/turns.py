@@ -134,12 +134,12 @@ class TurnLog:
         return call in self._running
 
     def finish_command(self, call: str, status: int | None) -> None:
-        """Set the exit status of the command with this id; None when the session does not record it."""
+        """Set the exit status of the command with the id ``call``; None when the session does not record it."""
         if call in self._running:
             self._running[call][1].status = status
 
     def finish_command_by_line(self, line: str, status: int | None) -> None:
-        """Set the exit status of the command with this text in the turn, or add it as a new one."""
+        """Set the exit status of the turn's command with the text ``line``, or add it as a new command."""
         for command in self.current.commands:
             if command.line == line and command.status in {None, status}:
                 command.status = status
@@ -147,7 +147,7 @@ class TurnLog:
         self.current.commands.append(RunningCommand(line, status))
 
     def drop_command(self, call: str) -> None:
-        """Remove the command with this id, which was refused before it started."""
+        """Remove the command with the id ``call``, which was refused before it started."""
         if call in self._running:
             draft, command = self._running.pop(call)
             draft.commands.remove(command)
@@ -209,7 +209,7 @@ class StepDraft:
     words: str = ""
     at: str = ""
     is_file: bool = False
-    """Whether the call reads or writes a file."""
+    """Whether the step is a call that reads or writes a file."""
 
     def build(self) -> Step:
         """Return the finished step."""

@@ -38,8 +38,9 @@ MIGRATIONS = {
     ' WHERE instr(CAST(data AS TEXT), \'"feedback":"correction"\');',
     7: "UPDATE files SET mtime_ns = -1;",
 }
-"""SQL for databases of a version below the key. 4: read Codex sessions again, for their git remote. 6: mark sessions
-with corrections, so that their steps are read. 7: read all sessions again, because more corrections are recognised."""
+"""By version, the SQL that databases of an earlier one need. 4: read Codex sessions again, for their git remote. 6:
+mark sessions with corrections, so that their steps are read. 7: read all sessions again, because more corrections are
+recognised."""
 
 
 class Database:

@@ -177,6 +177,6 @@ class Approvals:
             )
 
     def remove(self, project: str, line: str) -> None:
-        """Withdraw the permission for a command line."""
+        """Withdraw the user's permission for a command to run as a check."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM approved_commands WHERE project = ? AND line = ?", (project, line))

@@ -101,9 +101,9 @@ class DamagedEntry(Struct, frozen=True, kw_only=True):
     table: str
     column: str
     key: dict[str, object]
-    """Names and values of the columns that identify the row."""
+    """Names and values of the columns that identify the row in its table."""
     row: dict[str, object]
-    """Names and values of all its columns."""
+    """Names and values of all columns of the row."""
     why: str
 
     @property

@@ -159,14 +159,14 @@ class Deleted(Struct, frozen=True, kw_only=True):
     sessions: int = 0
     prompts: int = 0
     steps: int = 0
-    """Bytes that the stored steps of these sessions took."""
+    """Bytes that the stored steps of the deleted sessions took."""
     tasks: int = 0
     shared_tasks: int = 0
     """Number of tasks that stay, because other sessions asked for the same."""
     checks: int = 0
     """Number of deleted results of the search for a check that tells a moment's good answer from its bad one."""
     nights: tuple[str, ...] = ()
-    """Names of the nights that used tasks of these sessions."""
+    """Names of the nights that used tasks of the deleted sessions."""
 
 
 def list_sessions(database: Database, prefix: str = "") -> tuple[SessionName, ...]:
