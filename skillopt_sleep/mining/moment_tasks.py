@@ -75,11 +75,10 @@ class Talk(Struct, frozen=True, kw_only=True):
 
 
 def build_moment_tasks(talk: Talk) -> tuple[TaskRecord, ...]:
-    """Return a task for each moment of a session at which the user rejected something.
+    """Return a task for each moment of a session at which the user rejected something, its reference not proven yet.
 
-    Its reference, not proven yet to tell good from bad work, says why it may not vote in the gate, if so: the final
-    work was not accepted, or the moment is doubtful. Corrections of a request that is a task by itself belong to that
-    task.
+    If the final work was not accepted or the moment is doubtful, the reference says that the task may not vote in the
+    gate. Corrections of a request that is a task by itself are left out, as they belong to that task.
     """
     places = read_talk(talk.session, talk.conversation)
     wanted = list_wanted(talk)

@@ -75,7 +75,7 @@ def shorten_answer(answer: str) -> str:
 
 
 def belongs_to_skill(skill: str, invoked: Iterable[str], intent: str, *, description: str = "") -> bool:
-    """Return whether a request is one for ``skill``: it is among those ``invoked``, or the request shares its subject.
+    """Return whether a request is for ``skill``: it was among those ``invoked``, or its subject is in ``intent``.
 
     The subject is the content words of the skill's name and ``description``.
     """
