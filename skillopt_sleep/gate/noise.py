@@ -61,7 +61,7 @@ class BaseReplay(Struct, frozen=True, kw_only=True):
     """The digest of the documents under which the task was replayed."""
     model: str
     phase: str
-    """The purpose of the replay, train or val; the two are judged in different ways."""
+    """The purpose of the replay: train (to learn from) or val (to try rules), which are judged in different ways."""
     sample: int
     """The number that tells this replay from the other replays of its task in the same night."""
     hard: float

@@ -188,9 +188,8 @@ def _deal_validation(
 def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
     """Return the groups for validation: enough of each lesson to prove its rule, and a share of all others.
 
-    The groups that a rule was written from can never prove it. So of the groups with similar corrections, those first
-    in ``turn`` validate: the plan's share of them, or ``MOST_NEEDED`` as long as ``TAUGHT`` groups are left to train
-    on.
+    The groups that a rule was written from can never prove it. So of the groups with similar corrections, the first
+    validate: the plan's share or, if more, up to ``MOST_NEEDED`` with ``TAUGHT`` left to train on.
     """
     parts: list[list[Group]] = []
     related: list[Group] = []

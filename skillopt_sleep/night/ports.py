@@ -55,7 +55,7 @@ class Archive(Protocol):
     """A store of mined tasks, by scope (a project, or "" for all of this user's work). Raises ``DiskError`` only."""
 
     def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
-        """Return every task of the scope: those that no night has used first, then the most recently seen."""
+        """Return every task of the scope: first the unused ones, then the others, the most recently seen first."""
 
     def fresh(self, scope: str) -> frozenset[str]:
         """Return ids of the tasks that no finished night has used."""

@@ -277,7 +277,7 @@ def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece
 
 
 def _mark(runs: Sequence[tuple[str, str]], mark: str) -> tuple[Piece, ...]:
-    """Join (tag, words) runs into pieces that bear the ``mark``; a blank between two marked words is marked too."""
+    """Join (tag, words) runs into pieces; pieces that are not in both texts get ``mark``, with blanks between them."""
     pieces: list[Piece] = []
     for index, (tag, text) in enumerate(runs):
         is_gap = text == " " and 0 < index < len(runs) - 1

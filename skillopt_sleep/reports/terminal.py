@@ -25,8 +25,8 @@ def describe_screen(
 ) -> Page:
     """Return a night as a page for a terminal; without ``everything`` the page fits on one screen.
 
-    In the commands that the page names, ``program`` is the program's name here, ``place`` are options that lead to this
-    night, and ``again`` are the options of this run, which a command that continues the run needs.
+    The page suggests commands. ``program`` is how the user calls this program, ``place`` holds options that lead to
+    this night (``--project``), and ``again`` the options of this run, for a command that continues it.
     """
     steps = [(_complete(command, program, place, again), effect) for command, effect in night.steps]
     loads = [Line(f"{night.loads} {night.loads_why}".rstrip(), _tone_loading(night))] if night.loads else []
