@@ -201,7 +201,7 @@ def kill_processes(processes: Iterable[psutil.Process]) -> None:
 
 
 def restore_login(link: Path, login: Path) -> None:
-    """Move a login that Codex renewed in a temporary folder to the user's home, where the old one no longer works.
+    """Move a login file that Codex renewed, from our temporary folder to the user's home, where the old one is invalid.
 
     Codex writes the new file over our link there; as long as the link is intact, nothing was renewed.
     """
@@ -312,7 +312,7 @@ def _end(processes: list[psutil.Process]) -> None:
 
 
 def _remove(folder: Path, notes: tuple[Note, ...]) -> bool:
-    """Move a login that Codex renewed in a temporary folder home, then remove the folder; return whether it is gone."""
+    """Move a login that Codex renewed to the user's home, then remove the temporary folder; return whether it went."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     for note in notes:

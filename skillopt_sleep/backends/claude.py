@@ -32,7 +32,7 @@ CLOUDS = {
     "CLAUDE_CODE_USE_VERTEX": ("google-vertex", "ANTHROPIC_VERTEX_BASE_URL"),
     "CLAUDE_CODE_USE_FOUNDRY": ("microsoft-foundry", "ANTHROPIC_FOUNDRY_BASE_URL"),
 }
-"""For each variable that switches Claude Code to a cloud: the cloud's name, and the variable with another address."""
+"""For each variable that switches Claude Code to a cloud: the cloud's name, and the variable for another address."""
 SWITCHED_OFF = frozenset({"", "0", "false", "no", "off"})
 
 LEAST_USD = 0.0001

@@ -71,7 +71,7 @@ FILTERED = "The provider's content filter refused to let this be answered."
 TEXT_PARTS = frozenset({"text", "output_text", "refusal"})
 """Types of the parts of an answer that hold the model's words; other parts are thoughts, pictures or tool calls."""
 CUT_OFF = frozenset({"length", "max_output_tokens"})
-"""The stated reasons for an answer's end that mean it reached its length limit."""
+"""Reasons that an API states for the end of an answer when the answer reached its length limit."""
 LIMITS: dict[Api, tuple[str, str]] = {
     "chat": ("max_completion_tokens", "max_tokens"),
     "responses": ("max_output_tokens", "max_output_tokens"),

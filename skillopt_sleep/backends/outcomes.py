@@ -207,8 +207,7 @@ def build_reply(
 ) -> Reply:
     """Make a ``Reply`` of the text that a provider returned; estimate ``usage`` when the provider reports none.
 
-    Raises ``EmptyReply`` when there is no text, and ``BadReply`` when it lacks the JSON that was asked for, with the
-    cost.
+    Raises ``EmptyReply`` without any text, and ``BadReply`` without the requested JSON; both say what the call cost.
     """
     if usage is None or not (usage.input_tokens or usage.output_tokens):
         usage = estimate_usage(prompt, text)

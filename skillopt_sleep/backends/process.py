@@ -73,8 +73,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 class Children:
     """The child processes of one backend. Safe for several threads.
 
-    ``record`` is the folder for a list of them, by which the next command can end those of a killed process; "": no
-    list.
+    ``record`` is the folder for a list of them, by which the next command can end those of a killed process; "": none.
     """
 
     def __init__(self, record: str = "") -> None:
@@ -210,7 +209,7 @@ def make_temporary_folder(mark: str = "") -> Iterator[Path]:
 
 
 def build_folder_prefix(mark: str) -> str:
-    """Return how the names of all temporary folders begin that the process with this mark, a random id, makes."""
+    """Return the beginning of the names of a process's temporary folders; ``mark`` is the process's random id."""
     return f"{OWN_RUN_MARKER}-{mark}-" if mark else f"{OWN_RUN_MARKER}-"
 
 

@@ -27,7 +27,7 @@ Confine = Callable[[Sequence[str], Path, Path, Path], Sequence[str]]
 """A function (command, workspace, scratch, cwd) -> the command in a sandbox that may write in the first two folders."""
 
 TAIL = 600
-"""A command's output is kept only up to so many characters at its end."""
+"""Number of characters that are kept of a command's output: its end."""
 PROOF_SECONDS = 20.0
 PROOF = """
 import pathlib, socket, sys

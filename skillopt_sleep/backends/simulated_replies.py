@@ -120,7 +120,7 @@ def count_statements(rule: Rule, statements: Iterable[str]) -> int:
 
 
 def judge_answer(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Judge the answer in a prompt: it passes when it resembles a good reply of the world more than a bad one."""
+    """Judge the answer in a prompt: it passes if it resembles a request's known good reply more than the bad one."""
     answer = next((passage.words for passage in find_tagged(text, "answer", "response", "reply")), text)
     return _judge(world, text, answer, luck("noise") < traits.noise)
 

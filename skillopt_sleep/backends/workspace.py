@@ -85,8 +85,7 @@ class Workspace:
     def read_changes(self) -> str | None:
         """Return the agent's changes as a diff; None when the workspace cannot be read, and ``broken`` says why.
 
-        What makes it unreadable was done by the agent, so it is no error of this night. Raises ``TimedOut`` once
-        closed.
+        It was the agent who made it unreadable, so that is no error of this night. Raises ``TimedOut`` once closed.
         """
         if self.root.is_symlink() or not self.root.is_dir():
             self.broken = "its folder is gone"

@@ -43,7 +43,7 @@ EXPECTED_PUT_BACK_TOKENS, FIRST_PUT_BACK_TOKENS = 100_000, 300_000
 MINUTES_GRACE = 30.0
 """Seconds after the cap on minutes at which a call that is still running is ended."""
 LOOK_AGAIN = 1.0
-"""Seconds after which a call that waits for room in the budget checks the time again."""
+"""A call that waits for room in the budget checks the cap on minutes again after so many seconds."""
 HEADROOM = 2.0
 """A call may cost this many times the price of the dearest earlier call, if enough money is left."""
 

@@ -42,7 +42,7 @@ NOTES_SCHEMA = make_object_schema(notes={"type": "string"})
 
 
 ACCEPTED = ("accept", "greedy_applied")
-"""How those names of the gate's decisions begin that mean an accepted change, such as "accept_new_best"."""
+"""Beginnings of the names of gate decisions that mean an accepted change, such as "accept_new_best"."""
 
 
 class Course(enum.StrEnum):
@@ -117,7 +117,7 @@ def is_due(misses: int) -> bool:
 
 
 def _count_back(boundaries: Sequence[Mapping[str, Any]], part: str, missed: Callable[[Mapping[str, Any]], bool]) -> int:
-    """Return how many epochs in a row, up to the latest, brought no success of ``part``, such as "slow_update"."""
+    """Return for how many epochs in a row, up to the latest, ``part`` (such as "slow_update") has failed."""
     rows = (boundary[part] for boundary in reversed(boundaries) if part in boundary)
     return sum(1 for _ in itertools.takewhile(missed, rows))
 

@@ -110,7 +110,7 @@ class FailureSummaryEntry:
 
 @dataclass
 class RawPatch:
-    """The edits that one analyst (a model call) proposed, and what that analyst had been shown."""
+    """The edits that one analyst (a model call) proposed, and what the call had been shown."""
 
     patch: Patch
     source_type: SourceType = "failure"
@@ -180,7 +180,7 @@ def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, 
 
 
 def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResult) -> str:
-    """Return an item and the answers to it as an analyst reads them: XML tags around request, answers and reference.
+    """Return an item and the answers to it for a prompt: XML tags around the request, answers and reference.
 
     ``failed`` is the attempt whose reason for failing is shown. Showing the reference of a training item is allowed.
     """

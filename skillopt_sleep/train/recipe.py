@@ -142,8 +142,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
 def read_recipe(path: Path, over: Mapping[str, Json], *, published: Mapping[str, Json] | None = None) -> Recipe:
     """Read a training file; fields given in ``over``, such as those of the command line, override the file's.
 
-    ``published``, settings in the reference implementation's form, replaces the file. Raises ``UsageError``,
-    ``ConfigError``.
+    ``published``, in the reference implementation's form, replaces the file. Raises ``UsageError`` and ``ConfigError``.
     """
     table = _read(path, ()) if published is None else dict(published)
     ignored: tuple[str, ...] = ()
@@ -158,7 +157,7 @@ def read_recipe(path: Path, over: Mapping[str, Json], *, published: Mapping[str,
 
 
 def read_published(path: Path, overrides: Iterable[str]) -> Table:
-    """Read a file of the reference implementation and its ``_base_`` files; an override is such as "train.seed=1"."""
+    """Read a file of the reference implementation with its ``_base_`` files and overrides such as "train.seed=1"."""
     table = _read(path, ())
     for override in overrides:
         place, equals, text = override.partition("=")

@@ -345,8 +345,8 @@ def open_run(
 ) -> Iterator[Run]:
     """Set up an environment and yield its run, which has no items yet; close the engine afterwards.
 
-    An interrupt closes the backends. When a cap stops the run, the next process that resumes it may spend the caps
-    again. Raises ``UsageError`` for a mistake of the environment.
+    An interrupt closes the backends. When a cap stops the run, the next process may spend as much again. Raises
+    ``UsageError`` for a mistake of the environment.
     """
     clock = SystemClock()
 

@@ -42,7 +42,7 @@ PHASE = "rewrite"
 
 
 class Part(enum.StrEnum):
-    """The two parts after a skill's body that steps cannot change, in their order in the text."""
+    """The two parts after a skill's body that steps cannot change: first reminders (appendix), then guidance."""
 
     APPENDIX = "appendix"
     GUIDANCE = "guidance"

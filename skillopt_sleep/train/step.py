@@ -151,7 +151,7 @@ def _roll_out(run: Run, state: RunState, batches: Sequence[Sequence[Item]], step
 def _propose(
     run: Run, state: RunState, scheduler: LRScheduler, rolled: Sequence[Sequence[RolloutResult]], *, step: int
 ) -> StepProposal[str]:
-    """Reflect on the results of each batch, and turn all analyses into one candidate skill, by edits or a rewrite."""
+    """Reflect on the results of each batch, and make one candidate skill of all proposals, by edits or a rewrite."""
     config, budget = run.config, scheduler.step()
     bound = budget if config.use_edit_budget else None
     aware = config.use_skill_aware_reflection

@@ -151,8 +151,7 @@ class AdapterEnv(SkillEnv):
         """Let the adapter try the items; return the results in the order of the items.
 
         A result that hides a lost call is marked unmeasured. If a lost call ended the rollout, return only unmeasured
-        results for the items that it was about; raise its error if these are unknown, or no other item can be tried
-        alone.
+        results for the items it was about; raise its error if these are unknown, or no other item can be tried alone.
         """
         Path(out_dir).mkdir(parents=True, exist_ok=True)
         whole = len(self._items.get(split, items))
@@ -288,7 +287,7 @@ class Batches:
         return planned if all(planned) else None
 
     def build(self, items: Sequence[Item], split: str, seed: int, *, whole: int) -> object:
-        """Build what the adapter's ``rollout`` takes for these items; ``whole`` is the number of items in the split."""
+        """Build what the adapter's ``rollout`` takes for these items; the whole split has ``whole`` items."""
         adapter, called = self._adapter, SPLIT_NAMES.get(split, split)
         loader = adapter.get_dataloader()
         if loader is None and split == "train":

@@ -85,7 +85,7 @@ class SimpleQAEnv(SkillEnv):
         return self._initial_skill
 
     def traits(self) -> dict[str, Any]:
-        """Return the options that change a score; a run cannot be resumed with other ones. Items are compared apart."""
+        """Return the options (not the items) that change a score; a run cannot be resumed with other ones."""
         return {
             "scoring": self._scoring,
             "tolerance": self._tolerance,
