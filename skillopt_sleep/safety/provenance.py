@@ -285,7 +285,7 @@ class _Typed:
         )
 
     def _measure_shares(self, terms: Mapping[str, float], typed: Sequence[frozenset[str]]) -> list[float]:
-        """Return for each typed text the share of the terms' weight that it contains, in any form of the words."""
+        """Return for each typed text how large a share of the terms, by weight, it contains in any form."""
         weight = sum(terms.values())
         forms = [(mass, self._find_forms(term)) for term, mass in terms.items()]
         known = [(mass, form) for mass, form in forms if form]

@@ -277,7 +277,7 @@ def find_missed_dues(
     active: Sequence[datetime],
     jitter: timedelta = timedelta(0),
 ) -> tuple[Due, ...]:
-    """Return the scheduled starts of the last days after which no night ran until the next scheduled start.
+    """Return the scheduled starts of the last days that no night followed before the next scheduled start.
 
     ``active`` are points in time at which a night of the project started or ran, by hand or scheduled.
     """

@@ -74,7 +74,7 @@ class _Node(NamedTuple):
     line: int
     parent: str
     continues: bool
-    """Whether the record follows the one on the line above although it does not name it, as after a compaction."""
+    """Whether this record names no record before it, but goes on after the line above, as after a compaction."""
 
 
 class _Result(NamedTuple):

@@ -40,13 +40,13 @@ class Swap(Struct, frozen=True, kw_only=True):
 
     path: str
     within: str
-    """The project folder; a link anywhere between it and the file is refused."""
+    """The project folder; a link anywhere between this folder and the file is refused."""
     old: bytes | None
     new: bytes | None
     mode: int | None = None
     """Permission bits for a file that has to be created, or None for the default ones."""
     folders: int = 0
-    """How many of its parent folders are removed together with the file, if they are empty then."""
+    """How many of the file's parent folders are removed together with it, if they are empty then."""
     kind: DocumentKind = DocumentKind.MEMORY
     whole: bool = False
     """True for a file that is all ours, such as a skill; False when we own only a marked region of it."""

@@ -44,7 +44,7 @@ class Repository:
     top: Path
     """The top folder of the working tree."""
     common: Path
-    """The folder of git's data that all its working trees share, usually ``.git`` of the main checkout."""
+    """The folder of git's data that all working trees of the repository share, usually ``.git`` of the main one."""
 
     @cached_property
     def remote(self) -> str:
@@ -270,10 +270,10 @@ def is_git_project(project: Path, env: Mapping[str, str]) -> bool:
 
 
 def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: str = "", branch: str = "") -> str:
-    """Return the commit on which a session worked, as well as git knows it, or "".
+    """Return the commit on which a session worked, as well as git can tell, or "".
 
     That is ``commit`` if the project has it, else the last one before the time ``at``, else the current one. With a
-    ``branch``, the session made commits after ``commit``: then it is the last one of either before ``at``.
+    ``branch``, the session may have made commits after ``commit``: then it is the last one before ``at`` on the branch.
     """
     before = (f"--before={at}",) if _MOMENT.fullmatch(at) else ()
     names = [f"refs/heads/{branch}", f"refs/remotes/origin/{branch}"] if branch and before else []

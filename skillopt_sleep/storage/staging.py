@@ -286,7 +286,7 @@ class _CarriedOver(NamedTuple):
 
     live: Document
     proposed: Document | None = None
-    """The user's edited file with the proposal's edits; None when the user edited nothing or an edit no longer fits."""
+    """The user's edited file with the proposal's edits added; None when nobody edited it or an edit no longer fits."""
     note: str = ""
     """A sentence for the user that the file was edited during the night, or "" when it was not."""
 

@@ -38,7 +38,7 @@ HEAD = 300
 """Most characters between a marker and the first line of a key, where headers such as "Version:" are."""
 
 MOST_BEFORE = 8
-"""Most characters that a key has before the letters by which it is found when its BEGIN marker is missing."""
+"""A key without its BEGIN marker is found by typical letters: most characters that it can have before them."""
 
 
 def _is_line(line: str) -> bool:

@@ -25,7 +25,8 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("names")
 
 MOST_SIGNS = 4
-"""How many signs after a name are tried as the one before its value: in ``secret: str = …`` it is the second."""
+"""How many signs such as ":" and "=" after a name are tried as the one before its value: ``secret: str = …`` has
+two."""
 ROOM = 72
 """Most characters from the beginning of a secret's name to the sign before its value."""
 NAME = 20
@@ -99,7 +100,7 @@ def _trim_bare(text: str, start: int, value: str, *, env: bool) -> str:
 
 
 def _is_no_value(match: re.Match[str], value: str, *, env: bool) -> bool:
-    """Return whether a match is no value but the rest of a string, a command's output or an argument of a call."""
+    """Return whether what looks like a value is the rest of a string, a command's output or an argument of a call."""
     ended = value[:1] in AFTER_A_QUOTE and not (is_random(value) or is_irregular(value))  # "password=" + it
     printed = env and " " in value and match["q"] == "`"
     return ended or printed or (match["call"] is not None and not (len(value) >= MADE and is_irregular(value)))

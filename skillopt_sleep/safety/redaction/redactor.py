@@ -83,7 +83,7 @@ class Search:
 
 @cache
 def search_everything() -> Search:
-    """Return the search for every kind of secret; of two kinds at one place, the earlier in the list comes first."""
+    """Return a ``Search`` for every kind of secret; where two kinds match, the one earlier in the list counts."""
     return Search(
         (
             *KEYBLOCKS,
@@ -102,7 +102,7 @@ def search_everything() -> Search:
 
 @cache
 def search_forms() -> Search:
-    """Return the search for secrets that are known by their form alone, such as keys of known providers."""
+    """Return a ``Search`` for secrets that are known by their form alone, such as keys of known providers."""
     return Search((*SHAPES, *build_vendors()))
 
 
