@@ -71,7 +71,7 @@ NIGHTS, PENDING = 5, 3
 """Maximum nights and undecided changes that ``status`` shows without ``--all``."""
 
 SEALED = 3
-"""Maximum results of adopted changes on the sealed tasks that the page shows, the latest ones."""
+"""Maximum number of adopted changes whose result on the sealed tasks the page shows, the latest ones."""
 
 SIGNAL_CODES = frozenset({129, 130, 143})
 """Exit codes of a night that a signal ended: SIGHUP, SIGINT (Ctrl-C) or SIGTERM."""
