@@ -195,7 +195,7 @@ class NightJournal:
         return JournalledNight(self, replace(report, night=night, seed=seed, started_at=started), sitting=1)
 
     def _resume(self, report: NightReport, fingerprint: str) -> JournalledNight | None:
-        """Return the project's last night if it is unfinished and ``fingerprint`` (its plan's digest) is the same."""
+        """Return the project's last night if it did not finish and has the same plan (``fingerprint``); else None."""
         rows = self.database.rows(
             "SELECT * FROM nights WHERE project = ? ORDER BY started_at DESC, rowid DESC LIMIT 1", (report.project,)
         )

@@ -273,7 +273,7 @@ def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: 
     """Return the commit on which a session worked, as well as git can tell, or "".
 
     That is ``commit`` if the project has it, else the last one before the time ``at``, else the current one. With a
-    ``branch``, the session may have made commits after ``commit``: then it is the last one before ``at`` on the branch.
+    ``branch``, the session may have made commits after ``commit``: then it is the last one of both before ``at``.
     """
     before = (f"--before={at}",) if _MOMENT.fullmatch(at) else ()
     names = [f"refs/heads/{branch}", f"refs/remotes/origin/{branch}"] if branch and before else []
