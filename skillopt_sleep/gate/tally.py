@@ -51,8 +51,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     lost: tuple[str, ...] = ()
     """The request behind each loss."""
     fortunes: tuple[float, ...] = ()
-    """For each share in ``STAKES``, the product of (1 + share x gain) over all pairs so far; empty when no gain was
-    added."""
+    """For each share in ``STAKES``, the product of (1 + share x gain) over the pairs so far; empty without any gain."""
     characters: tuple[int, int] = (0, 0)
     """The total lengths of all measured answers, in characters: of the baseline, and of the candidate."""
 

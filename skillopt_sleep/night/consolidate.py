@@ -302,7 +302,8 @@ class Staged(Struct, frozen=True, kw_only=True):
     on_hold: tuple[PendingReport, ...] = ()
     """Undecided edits that wait because the settings, or an unreadable file, exclude their document from change."""
     pending: tuple[PendingReport, ...] = ()
-    """The undecided edits that are tried on in later nights, with the number of further requests that each needs."""
+    """The undecided edits whose trials continue in later nights, with the number of further requests that each
+    needs."""
 
     def add_to(self, report: NightReport) -> NightReport:
         """Return the night's report with the proposal, the undecided edits, and the count of rules tried so far."""
