@@ -243,7 +243,7 @@ class _Layout:
         return cut_text(text, int(self._all * share))
 
     def _grow(self, pieces: Sequence[_Piece], *, level: int = WHOLE, room: int | None = None) -> None:
-        """Show each item, in order, in the longest form up to ``level`` (line, part, whole) that there is room for."""
+        """Show each item of the digest, in order, in the longest form up to ``level`` that there is room for."""
         room = self._room if room is None else min(room, self._room)
         for piece in pieces:
             for wanted in range(level, piece.level, -1):

@@ -77,7 +77,7 @@ _HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
 _SIGN = re.compile(rf"[{_HAN}]")
 _HIRAGANA = r"\u3040-\u309f"
 _SCRIPT = re.compile(rf"(?P<han>[{_HAN}]+)|[^{_HAN}{_HIRAGANA}]+")
-"""Matches the next run of Chinese characters, or of others; Japanese hiragana are passed over."""
+"""Matches the next run of Chinese characters, or of others; Japanese hiragana are skipped."""
 _WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
 _LINK = re.compile(r"\w{2,9}://\S+")
 """Matches a URL; these are dropped, as they say where something is, not what is asked for."""

@@ -76,7 +76,7 @@ def ground_edits(
 def _read_again(
     analyses: list[Analysis], rules: Mapping[str, Grounds], optimizer: Optimizer
 ) -> tuple[list[Analysis], list[AppliedEdit]]:
-    """Ask the optimizer once which sentences nobody asked for; return the analyses without them, and the sentences."""
+    """Ask the optimizer once which sentences of the rules nobody asked for; return the analyses and these apart."""
     numbers: dict[int, tuple[str, str]] = {}
     prompt = optimizer.prompt("unasked", SCHEMA, rules=_quote_rules(rules, numbers))
     opinion, answer = optimizer.read(prompt, _Opinion, phase="reflect")
