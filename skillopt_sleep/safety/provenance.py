@@ -39,7 +39,8 @@ from skillopt_sleep.safety.redaction.prose import list_secret_words
 LEAST_SHARE = 0.32
 """Share of a sentence's words, by weight, that one typed sentence must contain; measured by ``scripts/bench guard``."""
 LEAST_SHARE_UNSPACED = 0.4
-"""``LEAST_SHARE`` for scripts without blanks, such as Chinese, where single characters may match by chance."""
+"""Share of a sentence that one typed sentence must contain in scripts without blanks: single characters are
+compared."""
 MOST_STRANGE_TERMS = 4
 """Most content words in a sentence that the user never typed: a paraphrase adds a few, a new demand adds more."""
 LONGEST_STRANGE_CLAUSE = 1.6

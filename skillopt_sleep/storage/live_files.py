@@ -210,7 +210,7 @@ def take_out_edits(
 
 
 def compute_content(live: bytes | None, history: Sequence[Adoption], result: Sequence[Adoption]) -> bytes | None:
-    """Return the bytes of a live file after its adoptions changed from ``history`` to ``result``.
+    """Return the bytes of a file that has the adoptions ``history`` and is to have ``result``, without some edits.
 
     Lines that the user added stay. Raises ``Refused`` when the user rewrote a line that would change.
     """

@@ -200,7 +200,7 @@ def _find_assigned(text: str, at: int) -> Found | None:
 
 
 def _find_after_name(text: str, _: int, end: int) -> Found | None:
-    """Find the secret that is assigned to a name; ``end`` is that of its word such as "key"."""
+    """Find the secret in ``api_key = …`` and the like; ``end`` is the end of "key", the word that announces it."""
     at = end
     rejected: Found | None = None
     for _sign in range(MOST_SIGNS):
