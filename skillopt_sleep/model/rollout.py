@@ -84,7 +84,7 @@ class CutKind(enum.StrEnum):
     """The point at which a recorded session is cut, so that the agent can be resumed there."""
 
     REQUEST = "request"
-    """Before a prompt, which the agent then gets again. ``PutBack.cut`` is the record of the prompt or of its reply."""
+    """Before a prompt, which the agent then gets again; ``PutBack.cut`` is at the prompt or the first reply to it."""
     DECISION = "decision"
     """Within a turn, before a message of the agent; the agent then goes on after the prompt "continue"."""
 
