@@ -64,7 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     agent: str = "auto"
     """Name of the agent whose files are improved; ``auto`` means the one with most sessions in ``scope``."""
     land_for: str = "auto"
-    """Agents, separated by commas, whose files get rules that passed the gate; ``auto``: those with sessions read."""
+    """Comma-separated agents whose files get rules that passed the gate; ``auto``: all whose sessions were read."""
     target_skill: str = ""
     """Path of a ``SKILL.md`` or name of a skill to improve, instead of the skill with this program's learnt rules."""
     lookback_days: CountOrNone = 0

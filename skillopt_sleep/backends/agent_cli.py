@@ -103,8 +103,8 @@ def find_command(command: str, env: Mapping[str, str], *, install: str) -> str:
 def read_ending(ended: Ended, read: Callable[[], T], *, worked: int) -> tuple[Ending, T | None]:
     """Return how an agent's work ended (done, out of time, out of room) and, if done, what ``read`` returns.
 
-    ``worked`` counts the steps that the agent was seen to make. Without any, a timeout is not the agent's doing, and
-    what ``read`` raises is raised; ``TooLong`` after several steps means that the agent filled its context.
+    ``worked`` counts the steps that the agent was seen to make. When it made none, a timeout is not its doing, and the
+    error of ``read`` is raised; ``TooLong`` after several steps means that the agent filled its context.
     """
     if worked and ended.timed_out and not ended.silent:
         return Ending.OUT_OF_TIME, None

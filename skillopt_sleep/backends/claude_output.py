@@ -89,7 +89,7 @@ class _Retry(Struct, frozen=True, kw_only=True):
 
 
 def read_usage(table: Json) -> Usage | None:
-    """Return the tokens in a table such as ``{"input_tokens": 3, …}`` or ``{"inputTokens": 3, …}``, or None."""
+    """Return the tokens in a table such as ``{"input_tokens": 3, …}`` (or ``inputTokens``); None if unreadable."""
     if not isinstance(table, dict):
         return None
 

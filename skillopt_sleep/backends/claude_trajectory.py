@@ -40,11 +40,11 @@ LAYOUT = Layout(
 HIDDEN_FROM_MODEL = re.compile(rb"(?m)^disable-model-invocation:\s*[\"']?true")
 """Matches the line in a skill's frontmatter that hides a skill from the model though the CLI lists it."""
 SANDBOX_FAILED = "Sandbox is required but failed to initialize"
-"""How the output of a command begins that was not run because the sandbox did not start."""
+"""Beginning of the output of a command that was not run because the sandbox did not start."""
 PROMPT_HOOK, MEMORY_HOOK = "UserPromptSubmit", "InstructionsLoaded"
 """Hooks set by us: a call of the first proves that hooks run at all, the second reports each loaded memory file."""
 MEMORY_HOOK_SINCE = (2, 1, 197)
-"""First version of the CLI known to call ``MEMORY_HOOK``; before it, no call does not mean that no file was loaded."""
+"""First version of the CLI known to call ``MEMORY_HOOK``; from it on, a missing call means that no file was loaded."""
 
 
 def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: str, deadline: float) -> Trajectory:

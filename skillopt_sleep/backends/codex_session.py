@@ -39,7 +39,7 @@ CALLS = frozenset({"function_call", "custom_tool_call", "tool_search_call", "loc
 OPENING = frozenset({"task_started", "turn_started", "user_message"})
 """Kinds of events that Codex notes at the start of a turn."""
 SETUP = ("# AGENTS.md instructions", "<user_instructions>", "<environment_context>", "<permissions instructions>")
-"""How the messages begin in which Codex describes the folder, its rules and the sandbox."""
+"""Beginnings of the messages in which Codex describes the folder, its rules and the sandbox."""
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\"\\]+)")
 
 

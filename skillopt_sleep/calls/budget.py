@@ -146,7 +146,7 @@ class Budget:
         return replace(self._spent, seconds=self._clock.monotonic() - self._started)
 
     def reserve(self, prompt: Prompt, *, line: str = "", priced: bool = True) -> Reservation:
-        """Reserve tokens and dollars for one call; wait when it may fit once the calls in flight have been paid.
+        """Reserve tokens and dollars for one call; wait as long as it may fit once calls in flight have ended.
 
         ``line`` names the model, because models differ in price; ``priced`` tells whether the call may have a price.
         Raises ``BudgetSpent``, which names the cap and how to raise it.

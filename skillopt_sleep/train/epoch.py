@@ -178,7 +178,7 @@ def write_notes(notes: str, history: Sequence[StepNote], guidance: str, optimize
 
 
 def group_by_course(revisits: Sequence[Revisit]) -> Mapping[Course, tuple[Revisit, ...]]:
-    """Return the revisited items by course, such as "improved"; a course without items is a key too."""
+    """Group the items tried again by how their result changed, such as "improved"; each kind of change is a key."""
     return {course: tuple(one for one in revisits if one.course is course) for course in Course}
 
 

@@ -99,8 +99,7 @@ def prepare_items(evaluation: Evaluation, out_root: str) -> list[Item]:
 def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
     """Try every skill with every target model and return the scores; replies already in the store are not paid again.
 
-    Raises ``UsageError``, ``FatalBackend`` (also for a target that never answers) and ``BudgetSpent``; replies are
-    kept.
+    Raises ``UsageError``, ``FatalBackend`` (also for a target that never answers) and ``BudgetSpent``.
     """
     results: dict[tuple[str, str], list[RolloutResult]] = {}
     items: list[Item] = []

@@ -305,7 +305,7 @@ class EnvAdapter(ABC):
 
     @abstractmethod
     def build_train_env(self, batch_size: int, seed: int, **kwargs: Any) -> Any:
-        """Build the object that ``rollout`` gets for a training batch."""
+        """Build what ``rollout`` gets for a training batch, such as a list of items or a running simulator."""
 
     @abstractmethod
     def build_eval_env(self, env_num: int, split: str, seed: int, **kwargs: Any) -> Any:
