@@ -217,7 +217,7 @@ def build_reply(
         try:
             extract_json(text)
         except ValueError:
-            error = BadReply(f"{advice.name} was asked for JSON, but its answer contains none{_quote(text)}")
+            error = BadReply(f"{advice.name} was asked for JSON and answered without any{_quote(text)}")
             raise add_cost(error, usage, cost_usd) from None
     return Reply(text=text, model=model, usage=usage, cost_usd=cost_usd, latency=latency)
 

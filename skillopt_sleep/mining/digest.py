@@ -93,7 +93,7 @@ def find_cut(places: Sequence[Place], moment: Moment) -> tuple[int, int]:
                 return place.index, number
         elif place.id == moment.turn:
             return place.index, 0
-    raise CutNotFound(f"session {moment.session_id} no longer holds the step {moment.step or moment.turn}")
+    raise CutNotFound(f"the file of session {moment.session_id} lacks the step {moment.step or moment.turn}")
 
 
 def build_digest(

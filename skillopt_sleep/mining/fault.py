@@ -313,7 +313,7 @@ def _build_prompt(places: Sequence[Place], moment: Moment) -> _Shown:
         if action.kind not in (ActionKind.WAITED, ActionKind.INSTRUCTED)
     ][-MOST_STEPS:]
     if not numbered:
-        raise ValueError("there are no steps before the correction")
+        raise ValueError("the session has no steps before the correction")
     parts: list[str] = []
     begun = -1
     for count, (index, number) in enumerate(numbered, start=1):
@@ -339,14 +339,14 @@ def _find_words(places: Sequence[Place], moment: Moment) -> int:
     for other in places[place + 1 :]:
         if other.prompt == moment.words[0]:
             return other.index
-    raise CutNotFound(f"session {moment.session_id} no longer holds the words {excerpt(moment.words[0], 60)!r}")
+    raise CutNotFound(f"the file of session {moment.session_id} lacks the words {excerpt(moment.words[0], 60)!r}")
 
 
 def _apply(places: Sequence[Place], moment: Moment, shown: _Shown, reply: _Reply) -> Moment:
     """Return the moment with the wrong step that the model named. Raises ``ValueError`` for one that was not shown."""
     if not 1 <= reply.step <= len(shown.steps):
         named = "no step" if not reply.step else f"step {reply.step}, but {len(shown.steps)} were shown"
-        raise ValueError(f"the reply names {named}")
+        raise ValueError(f"the reply should name the step that was wrong, but names {named}")
     index, number = shown.steps[reply.step - 1]
     place = places[index]
     first = walk_back(place, number)

@@ -222,14 +222,14 @@ def ask_readable(prompt: Prompt, ask: Ask, form: type[FormT], *, phase: str, onl
             return extract_only(reply.text, form) if only else msgspec.convert(extract_json(reply.text), form)
         except ValueError as error:
             problem = str(error)
-    raise BadReply(f"a reply of the phase {phase} cannot be read: {problem}")
+    raise BadReply(f"the model's reply in the phase {phase} cannot be read: {problem}")
 
 
 def _check_wanted(task: TaskRecord, target_skill: str, found: Sequence[TaskRecord]) -> None:
     if target_skill and not belongs_to_skill(target_skill, (task.skill_hint,), task.intent):
-        raise ValueError(f"not of the skill {target_skill!r}")
+        raise ValueError(f"the task is not of the skill {target_skill!r}")
     if len(found) >= TASKS_PER_SESSION:
-        raise ValueError(f"more than {TASKS_PER_SESSION} tasks of one session")
+        raise ValueError(f"the model proposed more than {TASKS_PER_SESSION} tasks for one session")
 
 
 class _Evidence:
@@ -244,12 +244,12 @@ class _Evidence:
         """Return the turn in which the person typed these words. Raises ``ValueError`` when there is none."""
         found = next((turn for turn in self._turns if contains_words(turn.prompt, words)), None)
         if found is None:
-            raise ValueError(f"its words are not among those the person typed: {words!r:.80}")
+            raise ValueError(f"the task quotes a request that the person did not type: {words!r:.80}")
         return found
 
     def require_typed(self, quote: str, what: str) -> None:
         if not contains_words(self._typed, quote):
-            raise ValueError(f"{what} is not among the words the person typed: {quote!r:.80}")
+            raise ValueError(f"{what} is not among the words that the person typed: {quote!r:.80}")
 
     def require_quoted(self, quote: str, what: str) -> None:
         if not (contains_words(self._typed, quote) or contains_words(self._answers, quote)):
@@ -263,14 +263,14 @@ def _verify_task(raw: Json, sessions: Mapping[str, Session]) -> TaskRecord:
     """
     proposal = msgspec.convert(raw, _Proposal)  # its ValidationError is a ValueError
     if proposal.session not in sessions:
-        raise ValueError(f"it names a session that was not shown: {proposal.session!r:.80}")
+        raise ValueError(f"the task names a session that was not shown: {proposal.session!r:.80}")
     session = sessions[proposal.session]
     evidence = _Evidence(session)
     request = evidence.find_request(proposal.words)
     intent = proposal.intent.strip() or request.prompt
     _check_intent(intent, proposal)
     for words in proposal.feedback:
-        evidence.require_typed(words, "what it gives as feedback")
+        evidence.require_typed(words, "the feedback of the task")
     episode = next(episode for episode in split_episodes(session) if request in (episode.request, *episode.later))
     origin = build_origin(session, request, proposal.words)
     return TaskRecord(
@@ -292,39 +292,41 @@ def _verify_task(raw: Json, sessions: Mapping[str, Session]) -> TaskRecord:
 
 def _check_intent(intent: str, proposal: _Proposal) -> None:
     if len(intent) > MAX_PROMPT:
-        raise ValueError(f"its intent is longer than {MAX_PROMPT:,} characters")
+        raise ValueError(f"the intent of the task is longer than {MAX_PROMPT:,} characters")
     if set(terms(intent)).isdisjoint(terms(proposal.words)):
-        raise ValueError(f"its intent shares no word with the words it quotes: {intent!r:.80}")
+        raise ValueError(f"the intent {intent!r:.80} of the task has no word of the request that it quotes")
     for words in proposal.feedback:
         if len(words.split()) >= TELLING and contains_words(intent, words):
-            raise ValueError(f"its intent gives away what the person said afterwards: {words!r:.80}")
+            raise ValueError(f"the intent of the task gives away what the person said only afterwards: {words!r:.80}")
 
 
 def _verify_reference(proposed: _ProposedReference, evidence: _Evidence) -> Reference:
     match proposed.kind:
         case "rubric":
             if not proposed.rubric.strip():
-                raise ValueError("its rubric is empty")
-            evidence.require_typed(proposed.evidence, "the evidence of its rubric")
+                raise ValueError("the rubric of the task is empty")
+            evidence.require_typed(proposed.evidence, "the evidence of the rubric")
             return RubricReference(rubric=proposed.rubric.strip())
         case "checks":
-            evidence.require_typed(proposed.evidence, "the evidence of its checks")
+            evidence.require_typed(proposed.evidence, "the evidence of the checks")
             return ChecksReference(checks=_verify_checks(proposed.checks, evidence))
         case "exact":
-            evidence.require_quoted(proposed.answer, "its exact answer")
-            evidence.require_quoted(proposed.evidence, "the evidence of its answer")
+            evidence.require_quoted(proposed.answer, "the exact answer")
+            evidence.require_quoted(proposed.evidence, "the evidence of the answer")
             return ExactReference(answer=proposed.answer.strip())
         case _:
-            raise ValueError(f"its reference has the unknown kind {proposed.kind!r:.40}; use rubric, checks or exact")
+            raise ValueError(
+                f"the reference of the task has the kind {proposed.kind!r:.40}, not rubric, checks or exact"
+            )
 
 
 def _verify_checks(proposed: Sequence[Json], evidence: _Evidence) -> tuple[Check, ...]:
     checks = tuple(map(parse_check, proposed))
     if not checks:
-        raise ValueError("it has no checks")
+        raise ValueError("the reference of the task has no checks")
     for check in checks:
         if check.kind in QUOTED_CHECKS:
-            evidence.require_quoted(str(check.value), f"the text of its check {check.kind}")
+            evidence.require_quoted(str(check.value), f"the text of the check {check.kind}")
         if check.section:
-            evidence.require_quoted(check.section, f"the section of its check {check.kind}")
+            evidence.require_quoted(check.section, f"the section of the check {check.kind}")
     return checks

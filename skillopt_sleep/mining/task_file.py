@@ -67,22 +67,22 @@ def decode_tasks(data: bytes, path: str) -> tuple[TaskRecord, ...]:
     is_old = isinstance(raw, dict) and "format" in raw
     file = _require_object(raw, OLD_FILE_KEYS if is_old else FILE_KEYS, path)
     if is_old and file["format"] != OLD_FORMAT:
-        raise UsageError(f"{path}: format is {file['format']!r:.60}, this version reads {OLD_FORMAT}")
+        raise UsageError(f"{path}: format is {file['format']!r:.60}; this version reads only {OLD_FORMAT}")
     version = file.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
-        raise UsageError(f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
+        raise UsageError(f"{path}: schema_version is {version!r}; this version reads only {SCHEMA_VERSION}")
     rows = file.get("tasks")
     if not isinstance(rows, list):
-        raise UsageError(f'{path}: "tasks" must be a list of tasks, got {rows!r:.60}')
+        raise UsageError(f'{path}: "tasks" must be a list of tasks, not {rows!r:.60}')
     reviewed = file.get("reviewed", False)
     if not isinstance(reviewed, bool):
-        raise UsageError(f"{path}: reviewed must be true or false, got {reviewed!r:.60}")
+        raise UsageError(f'{path}: "reviewed" must be true or false, not {reviewed!r:.60}')
     tasks: dict[str, TaskRecord] = {}
     for index, row in enumerate(rows):
         where = f"{path}: tasks[{index}]"
         task = _read_task(_translate(row, where) if is_old else row, where, reviewed=reviewed)
         if task.id in tasks:
-            raise UsageError(f"{path}: tasks[{index}].id: {task.id!r} occurs twice")
+            raise UsageError(f"{path}: tasks[{index}].id: another task has the id {task.id!r} already")
         tasks[task.id] = task
     return tuple(tasks.values())
 
@@ -91,11 +91,11 @@ def _parse_json(data: bytes, path: str) -> Json:
     try:
         value: Json = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8, at byte {error.start}") from None
+        raise UsageError(f"{path} is not UTF-8 (at byte {error.start}); save it as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise UsageError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
+        raise UsageError(f"{path}:{error.lineno}: this is not JSON: {error.msg} (column {error.colno})") from None
     except RecursionError:
-        raise UsageError(f"{path}: nested too deeply") from None
+        raise UsageError(f"{path}: the JSON is nested too deeply") from None
     return value
 
 
@@ -103,7 +103,7 @@ def _read_task(raw: Json, where: str, *, reviewed: bool) -> TaskRecord:
     fields = _require_object(raw, FIELDS, where)
     for name in ("intent", "reference"):
         if not fields.get(name):
-            raise UsageError(f"{where}.{name}: missing")
+            raise UsageError(f"{where} has no {name}, which every task needs")
     read = {
         "reference": _read_reference(fields["reference"], f"{where}.reference"),
         "origins": _read_origins(fields.get("origins"), f"{where}.origins"),
@@ -136,13 +136,13 @@ def _read_reference(raw: Json, where: str) -> Struct:
     """Return a reference, read from JSON into the type that the judge of its kind declares. Raises ``UsageError``."""
     kind = raw.get("kind") if isinstance(raw, dict) else None
     if not isinstance(kind, str) or kind not in names(Kind.JUDGE):
-        raise UsageError(f"{where}.kind: {kind!r:.60} is not one of {', '.join(names(Kind.JUDGE))}")
+        raise UsageError(f"{where}.kind is {kind!r:.60}; expected one of {', '.join(names(Kind.JUDGE))}")
     form = find_reference(kind)
     known = msgspec.structs.fields(form)
     fields = dict(_require_object(raw, ("kind", *(field.encode_name for field in known)), where))
     for field in known:
         if field.required and fields.get(field.encode_name) in (None, "", []):
-            raise UsageError(f"{where}.{field.encode_name}: missing")
+            raise UsageError(f"{where} has no {field.encode_name}, which a reference of the kind {kind} needs")
     if form is CommandReference and isinstance(commands := fields.get("commands"), list):
         fields["commands"] = [collapse_spaces(line) if isinstance(line, str) else line for line in commands]
     if form is ChecksReference and isinstance(checks := fields.get("checks"), list):
@@ -177,15 +177,15 @@ def _read_split(raw: Json, where: str) -> Json:
         return None
     split = OLD_SPLITS.get(raw, raw) if isinstance(raw, str) else raw
     if split not in list(Split):
-        raise UsageError(f"{where}: {raw!r:.60} is not one of {', '.join([*Split, *OLD_SPLITS])}")
+        raise UsageError(f"{where} is {raw!r:.60}; expected one of {', '.join([*Split, *OLD_SPLITS])}")
     return split
 
 
 def _require_object(raw: Json, known: Iterable[str], where: str) -> dict[str, Json]:
     if not isinstance(raw, dict):
-        raise UsageError(f"{where}: expected an object, got {raw!r:.60}")
+        raise UsageError(f"{where} must be an object, not {raw!r:.60}")
     for name in raw:
         if name not in (names := list(known)):
             hint = suggest_name(name, names) or f"; known are {', '.join(names)}"
-            raise UsageError(f"{where}: unknown key {name!r}{hint}")
+            raise UsageError(f"{where} has an unknown key {name!r}{hint}")
     return raw

@@ -155,16 +155,16 @@ def require_usable(document: Document, *, most_bytes: int) -> None:
     content = document.content or b""
     if len(content) > most_bytes:
         raise Refused(
-            f"{document.path} has {len(content):,} bytes, and a night can replay at most {most_bytes:,} within its cap"
-            " on tokens; shorten it, or move parts of it to files of their own"
+            f"{document.path} has {len(content):,} bytes, more than the {most_bytes:,} that a night can replay within"
+            " its cap on tokens; shorten it, or move parts of it to other files"
         )
     if (zero := content.find(b"\0")) >= 0:
         line = content.count(b"\n", 0, zero) + 1
-        raise Refused(f"{document.path}, line {line}: holds a NUL byte, as no UTF-8 text does; save it as UTF-8")
+        raise Refused(f"{document.path}, line {line}: this line contains a NUL byte; save the file as UTF-8 text")
     parts = _split(document)
     if not document.whole and (broken := _UNDECODABLE.search(parts.region)):
         line = _count_lines(parts.before + parts.opening + parts.region[: broken.start()])
-        raise Refused(f"{document.path}, line {line}: is not valid UTF-8 there; save the file as UTF-8")
+        raise Refused(f"{document.path}, line {line}: this line is not valid UTF-8; save the file as UTF-8")
 
 
 def _count_lines(text: str) -> int:
@@ -190,7 +190,9 @@ def _split(document: Document) -> _Parts:
     if document.whole:
         head = _FRONTMATTER.match(text)
         if head is None or (_FENCE.match(text) and not head["fenced"]):
-            raise Refused(f"{document.path}, line 1: its frontmatter never ends; close it with a line of ---")
+            raise Refused(
+                f"{document.path}, line 1: the frontmatter begun here never ends; close it with a line of ---"
+            )
         return _Parts(newline, before=head[0], region=text[head.end() :])
     markers = list(_MARKER.finditer(text))
     if not markers:
@@ -199,8 +201,8 @@ def _split(document: Document) -> _Parts:
         lines = [_count_lines(text[: marker.start("line")]) for marker in markers]
         found = ", ".join(f"{marker['edge']} in line {line}" for marker, line in zip(markers, lines, strict=True))
         raise Refused(
-            f"{document.path}, line {lines[0]}: the markers of our block do not pair up (found: {found});"
-            f" keep one line {BEGIN} and one line {END} after it, or delete them all"
+            f"{document.path}, line {lines[0]}: the marker lines around the learnt rules do not pair up (found:"
+            f" {found}); keep one line {BEGIN} and one line {END} after it, or delete them all"
         )
     (start, inside), (end, after) = (marker.span("line") for marker in markers)
     inside += 1
@@ -258,7 +260,7 @@ def _join_body(document: Document, parts: _Parts, text: str) -> str | None:
 
 def _join_block(document: Document, parts: _Parts, text: str) -> str | None:
     if _MARKER.search(text):
-        raise Refused(f"{document.path}: a rule must not contain the markers of our own block; take them out")
+        raise Refused(f"{document.path}: a rule contains a marker ({BEGIN} or {END}) of this program; delete it")
     if not text:
         rest, created = _remove_block(parts), _make_new_text(document)
         return None if created and rest == f"{created}\n" else rest
@@ -330,7 +332,7 @@ class AnchorNotUnique(Exception):
     """The anchor of an edit (the words that mark its place) is not found, or is found in several places."""
 
     def __init__(self, times: int) -> None:
-        super().__init__(f"found {times} times in the text, must be found exactly once" if times else "not found")
+        super().__init__(f"found {times} times in the text instead of once" if times else "not found")
 
 
 def is_block(content: str) -> bool:

@@ -155,7 +155,7 @@ def parse_edits(
     """
     items = raw.get("edits") if isinstance(raw, dict) else None
     if not isinstance(items, list):
-        raise ValueError(f'expected {{"edits": [...]}}, found {_shorten(raw)}')  # noqa: TRY004  one error for any shape
+        raise ValueError(f'expected the edits as {{"edits": [...]}}, found {_shorten(raw)}')  # noqa: TRY004  one error for any shape
     edits, refused = [], []
     for number, item in enumerate(items, start=1):
         try:
@@ -189,7 +189,7 @@ def _parse_edit(item: Json, asked_for: DocumentKind) -> EditRecord:
     try:
         json.dumps(item, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise ValueError("it is not valid Unicode") from error
+        raise ValueError("the edit is not valid Unicode") from error
     written = msgspec.convert(item, type=_WrittenEdit)
     op = _read_member(EditOp, "append" if written.op == "add" else written.op, "op")
     document = _read_member(DocumentKind, written.document or asked_for, "document")
@@ -197,11 +197,11 @@ def _parse_edit(item: Json, asked_for: DocumentKind) -> EditRecord:
     content = "" if op is EditOp.DELETE else written.text or written.content or ""
     text = _format_rule(content).removeprefix("- ")
     if not anchor and op is not EditOp.APPEND:
-        raise ValueError(f"{op} needs an anchor")
+        raise ValueError(f"{op} needs an anchor: the text in the file that it applies to")
     if not text and op is not EditOp.DELETE:
-        raise ValueError("its text is empty")
+        raise ValueError("the text of the edit is empty")
     if len(text) > TEXT_CAP:
-        raise ValueError(f"its text has {len(text)} characters, over the cap of {TEXT_CAP}")
+        raise ValueError(f"the text of the edit has {len(text)} characters; at most {TEXT_CAP} are allowed")
     return EditRecord(
         id=compute_edit_id(op, document, text, anchor),
         op=op,
@@ -217,7 +217,7 @@ def _read_member(kind: type[Member], value: str, name: str) -> Member:
     try:
         return kind(value)
     except ValueError as error:
-        raise ValueError(f"its {name} {_shorten(value)} is none of {', '.join(kind)}") from error
+        raise ValueError(f"the {name} of the edit is {_shorten(value)}; expected one of {', '.join(kind)}") from error
 
 
 def _shorten(value: Json) -> str:
@@ -259,7 +259,7 @@ def apply_edits(
 def _apply(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None, *, prose: bool) -> tuple[str, str]:
     """Return the text after one edit, and the whole rule at which the edit took place. Raises ``_NotApplied``."""
     if edit.document is not kind:
-        raise _NotApplied(EditStatus.UNMATCHED, f"it is for the {edit.document}, this is the {kind}")
+        raise _NotApplied(EditStatus.UNMATCHED, f"the edit is for the {edit.document}, but this is the {kind}")
     rules = list_rules(text)
     if prose and not _is_rule_edit(edit, rules):
         changed, anchor = _edit_prose(text, edit), edit.anchor
@@ -288,7 +288,7 @@ def _edit_rule(text: str, edit: EditRecord, rules: Sequence[str]) -> tuple[str, 
         changed, put = _change_rule(text, index, edit.op, rule)
         expected, anchor = (*rules[:index], *put, *rules[index + 1 :]), strip_list_mark(rules[index])
     if list_rules(changed) != expected:
-        raise _NotApplied(EditStatus.SKIPPED, "the text around it would not leave it a list item of its own")
+        raise _NotApplied(EditStatus.SKIPPED, "the edited rule would merge with the text around it")
     return changed, anchor
 
 
@@ -297,13 +297,13 @@ def _make_rule(text: str, rules: Sequence[str]) -> str:
     rule = _format_rule(text)
     why = ""
     if not strip_list_mark(rule):
-        why = "it is empty"
+        why = "the text of the edit is empty"
     elif _OWN_MARKER.search(rule):
-        why = "it contains a marker of our own block"
+        why = "the text of the edit contains a marker that only this program may write"
     elif _FRONTMATTER_FENCE.search(rule):
-        why = "it contains a line of ---, which would begin or end frontmatter"
+        why = "the text of the edit contains a line of ---, which would begin or end frontmatter"
     elif list_rules(rule) != (rule,):
-        why = "it cannot be written as one list item"
+        why = "the text of the edit cannot be written as one list item"
     if why:
         raise _NotApplied(EditStatus.GUARDED, why)
     if strip_list_mark(rule) in map(strip_list_mark, rules):
@@ -335,7 +335,7 @@ def _find_anchor(rules: Sequence[str], anchor: str) -> int:
     found = found or [index for index, rule in enumerate(plain) if wanted and wanted in rule]
     if len(found) != 1:
         how = f"in {len(found)} rules" if found else "in no rule"
-        raise _NotApplied(EditStatus.UNMATCHED, f"its anchor {_shorten(anchor)} is found {how}, must be in exactly one")
+        raise _NotApplied(EditStatus.UNMATCHED, f"the anchor {_shorten(anchor)} is {how}, but must be in exactly one")
     return found[0]
 
 
@@ -353,11 +353,11 @@ def _change_rule(text: str, index: int, op: EditOp, rule: str) -> tuple[str, tup
 def _edit_prose(text: str, edit: EditRecord) -> str:
     """Return the text after an edit of its headings and paragraphs: words changed, or a block of text added."""
     if _OWN_MARKER.search(edit.text):
-        raise _NotApplied(EditStatus.GUARDED, "it contains a marker of our own block")
+        raise _NotApplied(EditStatus.GUARDED, "the text of the edit contains a marker that only this program may write")
     if edit.op is not EditOp.DELETE and not edit.text.strip():
-        raise _NotApplied(EditStatus.SKIPPED, "it is empty")
+        raise _NotApplied(EditStatus.SKIPPED, "the text of the edit is empty")
     if edit.op in {EditOp.APPEND, EditOp.INSERT_AFTER} and edit.text.strip() in text:
-        raise _NotApplied(EditStatus.SKIPPED, "it is already there")
+        raise _NotApplied(EditStatus.SKIPPED, "the text of the edit is already there")
     try:
         match edit.op:
             case EditOp.APPEND:
@@ -369,4 +369,4 @@ def _edit_prose(text: str, edit: EditRecord) -> str:
             case EditOp.DELETE:
                 return delete_words(text, edit.anchor)
     except AnchorNotUnique as error:
-        raise _NotApplied(EditStatus.UNMATCHED, f"its anchor {_shorten(edit.anchor)} is {error}") from error
+        raise _NotApplied(EditStatus.UNMATCHED, f"the anchor {_shorten(edit.anchor)} of the edit is {error}") from error

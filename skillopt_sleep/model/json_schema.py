@@ -75,7 +75,7 @@ class _Schema(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ren
         try:
             regex.compile(self.pattern)
         except regex.error as error:
-            raise ValueError(f"the pattern {self.pattern!r:.60} is no regular expression: {error}") from None
+            raise ValueError(f"the pattern {self.pattern!r:.60} is not a regular expression: {error}") from None
 
 
 def check_schema(schema: Json) -> None:

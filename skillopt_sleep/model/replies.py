@@ -63,7 +63,7 @@ def extract_json(text: str) -> Json:
         found = max(_find_outermost(part), key=lambda piece: piece[:2], default=None)
         if found is not None:
             return found[2]
-    raise ValueError(f"no JSON in a reply of {len(text)} characters that begins {text[:60]!r}")
+    raise ValueError(f"the reply has no JSON; its {len(text)} characters begin with {text[:60]!r}")
 
 
 def extract_only(text: str, wanted: type[T]) -> T:
@@ -88,8 +88,8 @@ def extract_only(text: str, wanted: type[T]) -> T:
     if len(found) == 1:
         return found[0]
     if found:
-        raise ValueError(f"{len(found)} objects of the shape that was asked for, where there must be one")
-    raise ValueError(problem or f"no JSON in a reply of {len(text)} characters that begins {text[:60]!r}")
+        raise ValueError(f"the reply has {len(found)} objects of the requested shape instead of one")
+    raise ValueError(problem or f"the reply has no JSON; its {len(text)} characters begin with {text[:60]!r}")
 
 
 def _drop_unopened_thought(text: str) -> str:
@@ -107,7 +107,7 @@ def _parse_whole(text: str) -> Json:
         text = _COMMA.sub(lambda found: found[1] or "", text)
         value, end = _decode(text)
     if end != len(text):
-        raise ValueError(f"more text after the JSON, at {end}")
+        raise ValueError(f"the JSON of the reply ends at character {end}, and more text follows")
     return value
 
 
@@ -137,7 +137,7 @@ def _find_outermost(text: str, *, completely: bool = False) -> Iterator[tuple[bo
                 continue
         yield _has_fields(value), at - start, value
     if completely and _OPENING.search(text, at):
-        raise ValueError(f"more than {ATTEMPTS} places that may begin JSON, where one object was asked for")
+        raise ValueError(f"the reply has more than {ATTEMPTS} places where JSON may begin; expected one object")
 
 
 def _has_fields(value: Json) -> bool:
@@ -159,18 +159,18 @@ def _decode(text: str) -> tuple[Json, int]:
     try:
         return _DECODER.raw_decode(text)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError("the JSON of the reply is nested too deeply") from None
 
 
 def _read_finite(number: str) -> float:
     value = float(number)
     if not math.isfinite(value):
-        raise ValueError(f"{number} is too large for a float")
+        raise ValueError(f"the number {number} in the reply is too large")
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"the reply contains {name}, which JSON does not allow")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_read_finite, strict=False)

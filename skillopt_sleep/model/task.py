@@ -156,7 +156,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
 
 def _read_reference(raw: object) -> Struct | dict[str, Json]:
     if not isinstance(raw, dict) or not isinstance(kind := raw.get("kind"), str) or not kind:
-        raise ValueError("a reference is an object whose kind names a judge")
+        raise ValueError('the reference of a task must be an object with a "kind" that names a judge')
     return msgspec.convert(raw, _BUILT_IN[kind]) if kind in _BUILT_IN else raw
 
 
@@ -175,11 +175,11 @@ def require_reference(task: TaskRecord, form: type[ReferenceT]) -> ReferenceT:
         return reference
     found = reference_kind(reference)
     if found != kind:
-        raise UsageError(f"task {task.id}: the judge {kind} needs a reference of kind {kind}, not {found}")
+        raise UsageError(f"task {task.id}: the judge {kind} needs a reference of the kind {kind}, not {found}")
     try:
         return msgspec.convert(reference, form)
     except msgspec.ValidationError as error:
-        raise UsageError(f"task {task.id}: the judge {kind} cannot read its reference: {error}") from None
+        raise UsageError(f"task {task.id}: the judge {kind} cannot read the reference of the task: {error}") from None
 
 
 def may_ask_model(reference: Reference) -> bool:
@@ -250,16 +250,18 @@ def parse_check(raw: Json) -> Check:
     Raises ``ValueError``, with one line that names what is unknown, missing or malformed.
     """
     if not isinstance(raw, dict):
-        raise ValueError(f"a check is an object with kind and value, not {str(raw)[:60]!r}")  # noqa: TRY004  data, no call
+        raise ValueError(f"a check must be an object with kind and value, not {str(raw)[:60]!r}")  # noqa: TRY004  data, no call
     fields = _list_canonical_fields(raw)
     name = str(fields.get("kind"))
     if name not in list(CheckKind):
-        raise ValueError(f"unknown check {name!r}{_hint(name, list(CheckKind))}")
+        raise ValueError(f"there is no check {name!r}{_hint(name, list(CheckKind))}")
     kind, value, section = CheckKind(name), fields.get("value"), fields.get("section") or ""
     if kind is CheckKind.SECTION_PRESENT and not section:
         value, section = "", value or ""
     if not isinstance(section, str) or bool(section.strip()) is not (kind in SECTION_KINDS):
-        raise ValueError(f"{kind}: {'needs a' if kind in SECTION_KINDS else 'takes no'} section, got {section!r:.60}")
+        raise ValueError(
+            f"the check {kind} {'needs a' if kind in SECTION_KINDS else 'takes no'} section, has {section!r:.60}"
+        )
     return Check(kind=kind, value=_READERS[kind](kind, value), section=section)
 
 
@@ -268,22 +270,22 @@ def _list_canonical_fields(raw: dict[str, Json]) -> dict[str, Json]:
     fields: dict[str, Json] = {}
     for spelling, value in raw.items():
         if spelling not in canonical:
-            raise ValueError(f"a check has no {spelling!r}{_hint(spelling, list(canonical))}")
+            raise ValueError(f"a check has no field {spelling!r}{_hint(spelling, list(canonical))}")
         field = canonical[spelling]
         if field in fields:
-            raise ValueError(f"a check has its {field} twice, once as {spelling!r}")
+            raise ValueError(f"the check names its {field} twice, the second time as {spelling!r}")
         fields[field] = value
     return fields
 
 
 def _read_nothing(kind: CheckKind, value: Json) -> None:
     if value:
-        raise ValueError(f"{kind}: takes no value, got {value!r:.60}")
+        raise ValueError(f"the check {kind} takes no value, but has {value!r:.60}")
 
 
 def _read_text(kind: CheckKind, value: Json) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{kind}: needs a text that is not empty, got {value!r:.60}")
+        raise ValueError(f"the check {kind} needs a text as its value, not {value!r:.60}")
     return value
 
 
@@ -291,7 +293,7 @@ def _read_length(kind: CheckKind, value: Json) -> int:
     """Return a length from a number or from digits in a string, as some models can write strings only."""
     number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ValueError(f"{kind}: needs a number of characters, got {value!r:.60}")
+        raise ValueError(f"the check {kind} needs a number of characters as its value, not {value!r:.60}")
     return number
 
 
@@ -302,7 +304,7 @@ def _read_pattern(kind: CheckKind, value: Json) -> str:
     try:
         regex.compile(pattern)
     except regex.error as error:
-        raise ValueError(f"{kind}: {pattern!r:.60} is not a regular expression: {error}") from None
+        raise ValueError(f"the check {kind}: {pattern!r:.60} is not a regular expression: {error}") from None
     return pattern
 
 
@@ -312,10 +314,10 @@ def _read_schema(kind: CheckKind, value: Json) -> dict[str, Json]:
         try:
             value = msgspec.json.decode(value)
         except msgspec.DecodeError as error:
-            raise ValueError(f"{kind}: not JSON: {error}") from None
+            raise ValueError(f"the check {kind}: the schema is not JSON: {error}") from None
     check_schema(value)
     if not isinstance(value, dict) or not value:
-        raise ValueError(f"{kind}: an empty schema accepts everything")
+        raise ValueError(f"the check {kind} needs a schema that is not empty")
     return value
 
 

@@ -195,7 +195,7 @@ def _describe_step(rule: RuleOnTrial, night: str, on: Base) -> DocumentStep:
     """Return the record of the night's trial of one rule."""
     life, trial = rule.life, rule.trial
     if trial is None:
-        raise ValueError(f"the trial of {life.id} was not concluded")
+        raise ValueError(f"the trial of the rule {life.id} has no result")
     verdict = trial.decision.verdict
     status = {Verdict.ACCEPT: EditStatus.APPLIED, Verdict.REJECT: EditStatus.REJECTED}.get(verdict, EditStatus.PENDING)
     why = "" if verdict is Verdict.ACCEPT else trial.decision.why

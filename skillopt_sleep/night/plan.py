@@ -134,7 +134,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     def require_documents(self) -> None:
         """Raise ``Refused`` when every document that should be improved is left out: no call could change anything."""
         if self.left_out and self.step.kinds and not self.kinds:
-            raise Refused(f"no file is left that a night could improve: {'; '.join(self.left_out)}")
+            raise Refused(f"none of your files can be improved tonight: {'; '.join(self.left_out)}")
 
     def recall_tasks(self, past: Past) -> Past:
         """Return how tasks were used so far; after a change of agent or replay mode all of them count as unused."""

@@ -113,11 +113,11 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
     if mined.unmined and not tasks:
         is_unreadable = any(words in mined.lost for words in UNREADABLE)
         advice = (
-            "another optimizer model may keep to the form" if is_unreadable else "run again when the service is back"
+            "another --optimizer-model may keep to the form" if is_unreadable else "run again when the service is back"
         )
         raise BackendUnusable(
-            f"{len(mined.unmined)} of {len(sessions)} sessions could not be mined ({mined.lost}); they wait in the"
-            f" inbox: {advice}"
+            f"no tasks could be found in {len(mined.unmined)} of {len(sessions)} sessions ({mined.lost}); they wait"
+            f" for the next night: {advice}"
         ) from (BadReply(mined.lost) if is_unreadable else None)
     if unmined := len(sessions) - len(done):
         notes.append(f"{unmined} sessions could not be mined tonight ({mined.lost}); they wait in the inbox")

@@ -199,7 +199,7 @@ def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply)
     its next acts, edits included, are the answer.
     """
     if not isinstance(done, Trajectory):
-        raise TypeError(f"an assignment was answered by {type(done).__name__}")
+        raise TypeError(f"the backend returned {type(done).__name__} for work in a folder; expected Trajectory")
     read = {shown.kind: shown.read for shown in done.shown}
     skill = next((document for document in assignment.documents if document.kind is DocumentKind.SKILL), None)
     result = _sign(result, done)

@@ -336,7 +336,7 @@ def test_moment_whose_session_changed() -> None:
         words=(),
         step="z",
     )
-    with pytest.raises(CutNotFound, match="no longer holds the step z"):
+    with pytest.raises(CutNotFound, match="lacks the step z"):
         build_digest(session, conversation, gone)
 
 

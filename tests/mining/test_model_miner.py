@@ -96,24 +96,24 @@ REFUSED = {
     "no object": ("a task", "Expected `object`"),
     "no words": ({"session": "s1"}, "missing required field"),
     "unknown session": (proposal(session="s7"), "a session that was not shown: 's7'"),
-    "invented words": (proposal(words="Write a poem"), "its words are not among those the person typed"),
-    "words of the agent": (proposal(words="A long story"), "its words are not among those the person typed"),
-    "no words at all": (proposal(words=" "), "its words are not among those"),
-    "other intent": (proposal(intent="Delete every file"), "shares no word with the words it quotes"),
-    "intent that tells": (proposal(intent=f"{ASK}. {SAID}"), "gives away what the person said afterwards"),
-    "invented feedback": (proposal(feedback=["use bullets"]), "what it gives as feedback is not among the words"),
-    "unknown kind": (proposal(reference={"kind": "vibes"}), "unknown kind 'vibes'"),
-    "empty rubric": (proposal(reference={**RUBRIC, "rubric": " "}), "its rubric is empty"),
-    "no evidence": (proposal(reference={**RUBRIC, "evidence": ""}), "evidence of its rubric is not among the words"),
-    "evidence of the agent": (proposal(reference={**RUBRIC, "evidence": "long story"}), "evidence of its rubric"),
-    "no checks": (_checks(), "it has no checks"),
-    "unknown check": (_checks({"kind": "contain", "value": "RK-12"}), "unknown check 'contain'"),
+    "invented words": (proposal(words="Write a poem"), "a request that the person did not type"),
+    "words of the agent": (proposal(words="A long story"), "a request that the person did not type"),
+    "no words at all": (proposal(words=" "), "a request that the person did not type"),
+    "other intent": (proposal(intent="Delete every file"), "has no word of the request that it quotes"),
+    "intent that tells": (proposal(intent=f"{ASK}. {SAID}"), "gives away what the person said only afterwards"),
+    "invented feedback": (proposal(feedback=["use bullets"]), "the feedback of the task is not among the words"),
+    "unknown kind": (proposal(reference={"kind": "vibes"}), "has the kind 'vibes'"),
+    "empty rubric": (proposal(reference={**RUBRIC, "rubric": " "}), "the rubric of the task is empty"),
+    "no evidence": (proposal(reference={**RUBRIC, "evidence": ""}), "evidence of the rubric is not among the words"),
+    "evidence of the agent": (proposal(reference={**RUBRIC, "evidence": "long story"}), "evidence of the rubric"),
+    "no checks": (_checks(), "the reference of the task has no checks"),
+    "unknown check": (_checks({"kind": "contain", "value": "RK-12"}), "there is no check 'contain'"),
     "malformed check": (_checks({"kind": "regex", "value": "("}), "not a regular expression"),
-    "invented literal": (_checks({"kind": "contains", "value": "RK-13"}), "the text of its check contains does not"),
-    "invented section": (_checks({"kind": "section_present", "section": "Ends"}), "the section of its check"),
+    "invented literal": (_checks({"kind": "contains", "value": "RK-13"}), "the text of the check contains does not"),
+    "invented section": (_checks({"kind": "section_present", "section": "Ends"}), "the section of the check"),
     "invented answer": (
         proposal(reference={"kind": "exact", "answer": "ada/x", "evidence": "ada/notes-24"}),
-        "its exact answer does not occur in the session",
+        "the exact answer does not occur in the session",
     ),
 }
 
@@ -134,7 +134,7 @@ def test_more_tasks_than_a_session_may_give() -> None:
     long = session("long-1", *((ask, "So.") for ask in asks), ("hm, shorter", "So", "no"))
     reference = {**RUBRIC, "evidence": "shorter"}
     found = mined(*(proposal(words=ask, feedback=[], reference=reference) for ask in asks), sessions=[long])
-    assert (len(found.tasks), found.refused[0].why) == (3, "more than 3 tasks of one session")
+    assert (len(found.tasks), found.refused[0].why) == (3, "the model proposed more than 3 tasks for one session")
 
 
 def test_what_nobody_typed() -> None:
@@ -152,7 +152,7 @@ def test_a_target_skill() -> None:
     assert "'release-notes'" in prompt.system
     found = mined(proposal(), proposal(words="suggest a branch name", feedback=[]), target_skill="release-notes")
     assert [task.intent for task in found.tasks] == [ASK]
-    assert found.refused[0].why == "not of the skill 'release-notes'"
+    assert found.refused[0].why == "the task is not of the skill 'release-notes'"
 
 
 def test_an_unreadable_reply() -> None:

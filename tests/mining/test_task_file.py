@@ -111,47 +111,47 @@ def test_a_task_that_was_reviewed(top: bool, own: bool, reviewed: bool) -> None:
 
 ONE = {"intent": "x", "reference": RUBRIC}
 BAD = {
-    "no json": (b'{"tasks": [\n{]}', "tasks.json:2: not JSON"),
-    "no utf-8": (b'{"tasks": "\xff"}', "not UTF-8, at byte 11"),
+    "no json": (b'{"tasks": [\n{]}', "tasks.json:2: this is not JSON"),
+    "no utf-8": (b'{"tasks": "\xff"}', "is not UTF-8 .at byte 11"),
     "deep": (b"[" * 100_000, "tasks.json"),
-    "a list": (b"[]", "tasks.json: expected an object"),
-    "no tasks": (b"{}", '"tasks" must be a list of tasks, got None'),
-    "newer": ({"schema_version": 99, "tasks": []}, "schema_version is 99, this version reads 1"),
-    "reviewed by word": ({"reviewed": "yes", "tasks": []}, "reviewed must be true or false, got 'yes'"),
+    "a list": (b"[]", "tasks.json must be an object"),
+    "no tasks": (b"{}", '"tasks" must be a list of tasks, not None'),
+    "newer": ({"schema_version": 99, "tasks": []}, "schema_version is 99; this version reads only 1"),
+    "reviewed by word": ({"reviewed": "yes", "tasks": []}, "reviewed. must be true or false, not 'yes'"),
     "unknown key": ({"task": []}, "unknown key 'task'; did you mean 'tasks'"),
     "unknown task key": (
         {"tasks": [{**ONE, "intnet": "x"}]},
-        r"tasks\[0\]: unknown key 'intnet'; did you mean 'intent'",
+        r"tasks\[0\] has an unknown key 'intnet'; did you mean 'intent'",
     ),
-    "task no object": ({"tasks": ["x"]}, r"tasks\[0\]: expected an object, got 'x'"),
-    "no intent": ({"tasks": [ONE, {"reference": RUBRIC}]}, r"tasks\[1\].intent: missing"),
-    "no reference": ({"tasks": [{"intent": "x"}]}, r"tasks\[0\].reference: missing"),
+    "task no object": ({"tasks": ["x"]}, r"tasks\[0\] must be an object, not 'x'"),
+    "no intent": ({"tasks": [ONE, {"reference": RUBRIC}]}, r"tasks\[1\] has no intent"),
+    "no reference": ({"tasks": [{"intent": "x"}]}, r"tasks\[0\] has no reference"),
     "no kind": (
         {"tasks": [{"intent": "x", "reference": {"rubric": "x"}}]},
-        r"reference.kind: None is not one of checks, command",
+        r"reference.kind is None; expected one of checks, command",
     ),
-    "empty rubric": ({"tasks": [{"intent": "x", "reference": {**RUBRIC, "rubric": ""}}]}, "reference.rubric: missing"),
+    "empty rubric": ({"tasks": [{"intent": "x", "reference": {**RUBRIC, "rubric": ""}}]}, "reference has no rubric"),
     "other's field": (
         {"tasks": [{"intent": "x", "reference": {**RUBRIC, "answer": ""}}]},
-        "reference: unknown key 'answer'",
+        "reference has an unknown key 'answer'",
     ),
     "bad check": (
         {"tasks": [{"intent": "x", "reference": {"kind": "checks", "checks": [{"kind": "contain"}]}}]},
-        r"reference.checks\[0\]: unknown check 'contain'",
+        r"reference.checks\[0\]: there is no check 'contain'",
     ),
     "no checks": (
         {"tasks": [{"intent": "x", "reference": {"kind": "checks", "checks": []}}]},
-        "reference.checks: missing",
+        "reference has no checks",
     ),
-    "bad split": ({"tasks": [{**ONE, "split": "dev"}]}, r"tasks\[0\].split: 'dev' is not one of train, val, test"),
+    "bad split": ({"tasks": [{**ONE, "split": "dev"}]}, r"tasks\[0\].split is 'dev'; expected one of train, val, test"),
     "split in a list": ({"tasks": [{**ONE, "split": ["val"]}]}, r"tasks\[0\].split"),
     "wrong type": ({"tasks": [{**ONE, "feedback": ["a", 1]}]}, r"tasks\[0\].feedback\[1\]: Expected `str`, got `int`"),
     "origin key": (
         {"tasks": [{**ONE, "origins": [{"sauce": "x"}]}]},
-        r"origins\[0\]: unknown key 'sauce'; did you mean",
+        r"origins\[0\] has an unknown key 'sauce'; did you mean",
     ),
     "origins no list": ({"tasks": [{**ONE, "origins": "x"}]}, r"tasks\[0\].origins: Expected `array`"),
-    "same id": ({"tasks": [ONE, ONE]}, r"tasks\[1\].id: '\w{12}' occurs twice"),
+    "same id": ({"tasks": [ONE, ONE]}, r"tasks\[1\].id: another task has the id '\w{12}'"),
 }
 
 
@@ -227,7 +227,7 @@ def test_file_of_the_reference_implementation(file):
 def test_task_of_the_reference_implementation_without_a_reference():
     """Refused as one of ours would be, and so is another version of its format."""
     bare = {**OLD, "judge": {}, "reference_kind": "none"}
-    with pytest.raises(UsageError, match=r"tasks\[0\].reference: missing"):
+    with pytest.raises(UsageError, match=r"tasks\[0\] has no reference"):
         decode_tasks(json.dumps({**OLD_FILE, "tasks": [bare]}).encode(), "tasks.json")
-    with pytest.raises(UsageError, match=r"format is 'skillopt_sleep.tasks.v2', this version reads"):
+    with pytest.raises(UsageError, match=r"format is 'skillopt_sleep.tasks.v2'; this version reads only"):
         decode_tasks(json.dumps({**OLD_FILE, "format": "skillopt_sleep.tasks.v2"}).encode(), "tasks.json")

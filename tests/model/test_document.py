@@ -146,7 +146,7 @@ def test_block_taken_out_from_between_paragraphs():
 )
 def test_markers_that_do_not_pair_up(content):
     """Refused, naming the file and the fix."""
-    with pytest.raises(Refused, match=r"/p/CLAUDE.md, line [1-9]: the markers .* keep one line"):
+    with pytest.raises(Refused, match=r"/p/CLAUDE.md, line [1-9]: the marker lines .* keep one line"):
         read_region(memory(content.encode()))
 
 
@@ -158,7 +158,7 @@ def test_frontmatter_that_never_ends():
 
 def test_marker_in_the_text_of_a_region():
     """Refused: the block would end early."""
-    with pytest.raises(Refused, match="markers of our own block"):
+    with pytest.raises(Refused, match="a rule contains a marker"):
         replace_region(memory(None), f"- a\n{END}\n")
 
 

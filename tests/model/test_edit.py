@@ -173,12 +173,18 @@ def test_reply_of_edits():
 @pytest.mark.parametrize(
     ("item", "why"),
     [
-        pytest.param({"op": "prepend", "text": "a"}, 'op "prepend" is none of append, insert_after', id="op"),
-        pytest.param({"text": "a"}, "none of append", id="no-op"),
-        pytest.param({"op": "append", "document": "wiki", "text": "a"}, 'document "wiki" is none of', id="document"),
+        pytest.param(
+            {"op": "prepend", "text": "a"}, 'op of the edit is "prepend"; expected one of append, insert_after', id="op"
+        ),
+        pytest.param({"text": "a"}, "expected one of append", id="no-op"),
+        pytest.param(
+            {"op": "append", "document": "wiki", "text": "a"},
+            'document of the edit is "wiki"; expected one of',
+            id="document",
+        ),
         pytest.param({"op": "replace", "text": "a"}, "replace needs an anchor", id="anchor"),
-        pytest.param({"op": "append", "text": " - \n"}, "text is empty", id="empty"),
-        pytest.param({"op": "append", "text": "a" * 601}, "601 characters, over the cap of 600", id="long"),
+        pytest.param({"op": "append", "text": " - \n"}, "text of the edit is empty", id="empty"),
+        pytest.param({"op": "append", "text": "a" * 601}, "601 characters; at most 600 are allowed", id="long"),
         pytest.param({"op": "append", "text": 7}, "Expected `str | null`, got `int`", id="number"),
         pytest.param({"op": "append", "text": "a", "reason": "\ud800"}, "not valid Unicode", id="surrogate"),
         pytest.param(["append", "a"], "Expected `object`", id="list"),

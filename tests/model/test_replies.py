@@ -51,7 +51,7 @@ def test_an_array_where_there_is_no_object() -> None:
 )
 def test_text_without_json(text: str) -> None:
     """It is refused in one line, in good time."""
-    with pytest.raises(ValueError, match="no JSON in a reply"):
+    with pytest.raises(ValueError, match="the reply has no JSON"):
         extract_json(text)
 
 
@@ -116,5 +116,5 @@ def test_largest_piece_is_meant(text: str, value: object) -> None:
 @pytest.mark.parametrize("text", ['{"edits": [{"op": "a"}, {"op"', '{"edits": [{"op": "a"}] oops}', '{"a": 1e999}'])
 def test_fragment_of_damaged_json(text: str) -> None:
     """It is not taken for the whole; nor is a number that no float holds."""
-    with pytest.raises(ValueError, match="no JSON in a reply"):
+    with pytest.raises(ValueError, match="the reply has no JSON"):
         extract_json(text)

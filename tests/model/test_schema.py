@@ -85,7 +85,7 @@ def test_a_value_that_does_not_conform() -> None:
         ({"items": [{}]}, r"Expected `object`, got `array` - at `\$\.items`"),
         ({"properties": {"a": 1}}, r"Expected `object`, got `int` - at `\$\.properties"),
         ({"minLength": True}, r"Expected `int`, got `bool` - at `\$\.minLength`"),
-        ({"pattern": "("}, r"the pattern '\(' is no regular expression"),
+        ({"pattern": "("}, r"the pattern '\(' is not a regular expression"),
         ({"type": []}, r"length >= 1 - at `\$\.type`"),
     ],
     ids=["array", "reference", "tuple", "inner", "true", "pattern", "no type"],

@@ -79,7 +79,7 @@ def test_lost_mining_ends_the_night_and_leaves_the_sessions(mira, lose):
     with lose("tasks"):
         workspace, cut = run(mira, miner="model")
     assert (cut.stopped_by, cut.exit_code) == (StoppedBy.BACKEND, 4)
-    assert "8 of 8 sessions could not be mined (Overloaded: 529)" in cut.why
+    assert "no tasks could be found in 8 of 8 sessions (Overloaded: 529)" in cut.why
     assert read_status(workspace).waiting == 8
     _, done = run(mira, miner="model")
     assert (done.night, done.stopped_by, done.counts.tasks) == (cut.night, None, 16)

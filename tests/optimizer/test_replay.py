@@ -137,5 +137,5 @@ def test_skill_that_was_there_and_never_opened_is_a_silent_bypass(read, bypassed
 
 def test_reply_that_is_no_trajectory_is_a_bug():
     """An agent's work is never mistaken for a model's answer."""
-    with pytest.raises(TypeError, match="answered by Reply"):
+    with pytest.raises(TypeError, match="the backend returned Reply"):
         replayed(Reply(text="x"))
