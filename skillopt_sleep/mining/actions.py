@@ -200,7 +200,8 @@ def _read_other(tool: str, arguments: Mapping[str, Json]) -> Action:
     if words := _first_text(arguments, WORDS_KEYS):
         return Action(kind=ActionKind.SAID, words=words, note=tool)
     query = _first_text(arguments, QUERY_KEYS)
-    note = f"{tool} {query or _join_texts(arguments)}".strip()
+    texts = " ".join(value for value in arguments.values() if isinstance(value, str))[:200]
+    note = f"{tool} {query or texts}".strip()
     return Action(kind=ActionKind.LOOKED if query else ActionKind.CHANGED, note=note)
 
 
@@ -258,7 +259,8 @@ def _read_patch(patch: str) -> Iterator[Change]:
         named = _PATCHED.match(line)
         if named or line.startswith(("@@", "*** End Patch")):
             if path and (removed or added):
-                yield _make_hunk(path, verb, removed, added)
+                before, after = "\n".join(removed), "\n".join(added)
+                yield Change(path=path, removed=before, added=after, is_whole=verb == "Add")
             removed, added = [], []
             if named:
                 path, verb = named["path"].strip(), named["verb"]
@@ -271,16 +273,8 @@ def _read_patch(patch: str) -> Iterator[Change]:
                 added.append(line[1:])
 
 
-def _make_hunk(path: str, verb: str, removed: Sequence[str], added: Sequence[str]) -> Change:
-    return Change(path=path, removed="\n".join(removed), added="\n".join(added), is_whole=verb == "Add")
-
-
 def _first_text(arguments: Mapping[str, Json], keys: Sequence[str]) -> str:
     return next((value for key in keys if isinstance(value := arguments.get(key), str)), "")
-
-
-def _join_texts(arguments: Mapping[str, Json]) -> str:
-    return " ".join(value for value in arguments.values() if isinstance(value, str))[:200]
 
 
 def _unquote(literal: str) -> str:

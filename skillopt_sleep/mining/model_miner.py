@@ -272,7 +272,7 @@ def _verify_task(raw: Json, sessions: Mapping[str, Session]) -> TaskRecord:
     for words in proposal.feedback:
         evidence.require_typed(words, "the feedback of the task")
     episode = next(episode for episode in split_episodes(session) if request in (episode.request, *episode.later))
-    origin = build_origin(session, request, proposal.words)
+    origin = build_origin(session, proposal.words, request.at)
     return TaskRecord(
         id=build_task_id(intent, origin),
         intent=intent,

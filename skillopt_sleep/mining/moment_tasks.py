@@ -20,7 +20,7 @@ from skillopt_sleep.mining.fault import find_first_change
 from skillopt_sleep.mining.insights import quote
 from skillopt_sleep.mining.rendering import list_changed_lines, strip_own_rules
 from skillopt_sleep.mining.talk import Place, list_words, read_talk
-from skillopt_sleep.mining.tasks import MAX_FEEDBACK, MAX_QUOTE
+from skillopt_sleep.mining.tasks import MAX_FEEDBACK, MAX_QUOTE, build_origin
 from skillopt_sleep.model.moment import (
     Acceptance,
     Moment,
@@ -34,7 +34,7 @@ from skillopt_sleep.model.moment import (
 from skillopt_sleep.model.move import Act, ActKind, Move
 from skillopt_sleep.model.near_duplicates import is_same_request
 from skillopt_sleep.model.session import Conversation, PromptKind, Session, Step, StepKind, StepOutcome
-from skillopt_sleep.model.task import Origin, Outcome, TaskRecord, require_reference
+from skillopt_sleep.model.task import Outcome, TaskRecord, require_reference
 from skillopt_sleep.model.text import excerpt, fold, sha256
 
 MAX_MOVE = 8_000
@@ -123,7 +123,7 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
         accepted=moment.stood,
         rejected=moment.rejected,
         outcome=Outcome.MIXED if moment.stood else Outcome.FAIL,
-        origins=(_build_origin(talk.session, moment.words[0], moment.at),),
+        origins=(build_origin(talk.session, moment.words[0], moment.at),),
         project=talk.session.cwd,
         commit=talk.session.commit,
         group=f"m-{moment.group or moment.id}",
@@ -145,17 +145,6 @@ def _name_command(steps: Iterable[Step]) -> str:
     """Return the slash command (such as "/review") with which a turn without a prompt began, else "Go on."."""
     command = next((step.tool for step in steps if step.kind is StepKind.INSTRUCTION), "")
     return f"/{command}" if command else "Go on."
-
-
-def _build_origin(session: Session, words: str, at: str) -> Origin:
-    return Origin(
-        source=session.source,
-        session_id=session.session_id,
-        path=session.path,
-        words=excerpt(words, MAX_QUOTE),
-        at=at or session.started_at,
-        cwd=session.cwd,
-    )
 
 
 def _list_steps_that_stood(places: Sequence[Place], moment: Moment) -> Iterator[Step]:
@@ -202,7 +191,11 @@ def _read_acts(step: Step) -> Iterator[Act]:
 
 def render_move(move: Move) -> str:
     """Return what an agent did as text to be stored: long acts are shortened, and middle acts of many left out."""
-    acts = [replace(act, text=_shorten(act.text)) for act in move.acts]
+    half = MAX_ACT // 2
+    acts = [
+        act if len(act.text) <= MAX_ACT else replace(act, text=f"{act.text[:half]}\n{act.text[-half:]}")
+        for act in move.acts
+    ]
     head: list[Act] = []
     tail: list[Act] = []
     room = MAX_MOVE
@@ -211,11 +204,6 @@ def render_move(move: Move) -> str:
         (tail if len(tail) <= len(head) else head).append(taken)
         room -= len(taken.text) + len(taken.path) + 20
     return Move(acts=(*head, *reversed(tail))).render()
-
-
-def _shorten(text: str) -> str:
-    half = MAX_ACT // 2
-    return text if len(text) <= MAX_ACT else f"{text[:half]}\n{text[-half:]}"
 
 
 # --- siblings -------------------------------------------------------------------------------------------------------
@@ -317,7 +305,7 @@ def _build_sibling(lesson: TaskRecord, name: str, talk: Talk, place: Place, cut:
             proof=_prove_place(reference),
         ),
         context=build_digest(session, talk.conversation, moment, max_tokens=talk.max_tokens),
-        origins=(_build_origin(session, place.prompt, place.at),),
+        origins=(build_origin(session, place.prompt, place.at),),
         project=session.cwd,
         commit=session.commit,
         group=f"turn-{sha256(f'{session.source}:{session.session_id}:{place.id}'.encode())[:12]}",

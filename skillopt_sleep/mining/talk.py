@@ -233,7 +233,8 @@ def find_doubt(places: Sequence[Place], chain: Sequence[Link], number: int, answ
         return "its corrections contradict each other"
     if _changes_mind(link):
         return CHANGED_MIND
-    if _is_news(link.said.typed):
+    typed = link.said.typed  # it adds what nobody else in the conversation could know
+    if has_phrase(typed, "is_news") and not (has_phrase(typed, "fails") or has_phrase(typed, "reminds")):
         return NOT_KNOWABLE
     if _said_before(places, link):
         return "the same had been said before in this session"
@@ -279,11 +280,6 @@ def _changes_mind(link: Link) -> bool:
 def _undoes(typed: str) -> bool:
     """Return whether a prompt wants something removed or restored: "drop the tests" is no order to write tests."""
     return has_phrase(typed, "drops") or has_phrase(typed, "reverts")
-
-
-def _is_news(typed: str) -> bool:
-    """Return whether the prompt tells what the agent could not have known ("someone already merged it")."""
-    return has_phrase(typed, "is_news") and not (has_phrase(typed, "fails") or has_phrase(typed, "reminds"))
 
 
 def _said_before(places: Sequence[Place], link: Link) -> bool:

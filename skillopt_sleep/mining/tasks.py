@@ -16,7 +16,7 @@ from skillopt_sleep.mining.episodes import Episode, find_obstacle, split_episode
 from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.near_duplicates import group_near_duplicates, group_recurrences, terms
 from skillopt_sleep.model.replies import Refusal
-from skillopt_sleep.model.session import Session, Turn
+from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.task import ExactReference, Origin, Outcome, Reference, RubricReference, TaskRecord
 from skillopt_sleep.model.text import excerpt, fold, sha256
 
@@ -57,14 +57,14 @@ def build_task_id(intent: str, origin: Origin) -> str:
     return sha256(f"{origin.source}\0{origin.session_id}\0{intent}".encode("utf-8", "replace"))[:12]
 
 
-def build_origin(session: Session, request: Turn, words: str) -> Origin:
+def build_origin(session: Session, words: str, at: str) -> Origin:
     """Return where a request comes from: its session, folder and time, and the user's own words."""
     return Origin(
         source=session.source,
         session_id=session.session_id,
         path=session.path,
         words=excerpt(words, MAX_QUOTE),
-        at=request.at or session.started_at,
+        at=at or session.started_at,
         cwd=session.cwd,
     )
 
@@ -220,7 +220,8 @@ def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
     best = max(recurrences, key=lambda item: _rank_episode(item.episode))
     ordered = [best, *(item for item in recurrences if item is not best)]
     episode, request = best.episode, best.episode.request
-    origins = [build_origin(item.session, item.episode.request, item.episode.request.prompt) for item in recurrences]
+    requests = [(item.session, item.episode.request) for item in recurrences]
+    origins = [build_origin(session, request.prompt, request.at) for session, request in requests]
     origins.sort(key=lambda origin: (origin.at, origin.session_id))
     corrections = (excerpt(turn.prompt, MAX_QUOTE) for item in ordered for turn in item.episode.corrections)
     feedback = tuple(dict.fromkeys(corrections))[:MAX_FEEDBACK]

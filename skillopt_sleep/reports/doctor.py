@@ -125,6 +125,7 @@ def _describe_schedule(report: DoctorReport) -> Iterator[Cell]:
 
 def _list_facts(report: DoctorReport, *, everything: bool) -> Iterator[tuple[str, Cell]]:
     """Yield (label, line) on what a night reads, asks, sends, changes and may spend; later lines have the label ""."""
+    caps = report.caps
     rows: list[tuple[str, list[Cell]]] = [
         ("version", [f"{report.version}, Python {report.python}; data in {plain(report.data_dir)}"]),
         ("project", [plain(report.project)]),
@@ -132,7 +133,7 @@ def _list_facts(report: DoctorReport, *, everything: bool) -> Iterator[tuple[str
         *((health.role, [_describe_model(health)]) for health in report.backends),
         ("sends", list(_list_receivers(report))),
         ("changes", list(_list_files(report))),
-        ("stops at", [_describe_caps(report.caps)]),
+        ("stops at", [f"{caps.calls:,} calls, {caps.tokens:,} tokens, {caps.usd:.2f} USD or {caps.minutes:g} minutes"]),
         ("tonight", [_describe_tonight(report.rehearsal)]),
     ]
     for label, cells in rows:
@@ -170,10 +171,6 @@ def _list_files(report: DoctorReport) -> Iterator[Cell]:
         tracked = "; git tracks it, so your team would see the change" if target.tracked else ""
         yield f"{relative_to_project(target.path, report.project)} ({state}{tracked})"
     yield Line("when you adopt a proposal, and only then", Tone.QUIET)
-
-
-def _describe_caps(caps: Caps) -> str:
-    return f"{caps.calls:,} calls, {caps.tokens:,} tokens, {caps.usd:.2f} USD or {caps.minutes:g} minutes"
 
 
 def _describe_tonight(rehearsal: DryRun) -> str:

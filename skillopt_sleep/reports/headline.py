@@ -132,11 +132,6 @@ class _Values(dict[str, str]):
         return _VALUES[name](self._report)
 
 
-def _name_progress(report: NightReport) -> str:
-    """Return a text on the last stage that the night finished: "finished the stage “mine”"."""
-    return "finished no stage yet" if report.stage == "open" else f"finished the stage “{plain(report.stage)}”"
-
-
 def _count_rules(report: NightReport) -> str:
     rules = sum(len(pending.rules) for pending in report.pending)
     return f"{spell(rules)} {'rule' if rules == 1 else 'rules'}"
@@ -181,7 +176,9 @@ _VALUES: Mapping[str, Callable[[NightReport], str]] = {
     "moved": lambda night: _MOVED if night.replay.moved else "",
     "night": lambda night: plain(night.night),
     "why": lambda night: sentence(night.why),
-    "progress": _name_progress,
+    "progress": lambda night: (
+        "finished no stage yet" if night.stage == "open" else f"finished the stage “{plain(night.stage)}”"
+    ),
     "stale": lambda night: plain("; ".join(change.edited for change in night.documents if not change.adoptable)),
     "gains": describe_gains,
     "means": _compare_means,

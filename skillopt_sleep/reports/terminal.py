@@ -29,7 +29,8 @@ def describe_screen(
     this night (``--project``), and ``again`` the options of this run, for a command that continues it.
     """
     steps = [(_complete(command, program, place, again), effect) for command, effect in night.steps]
-    loads = [Line(f"{night.loads} {night.loads_why}".rstrip(), _tone_loading(night))] if night.loads else []
+    tone = Tone.GOOD if night.is_loaded else Tone.BAD if night.not_loaded else Tone.WAITING
+    loads = [Line(f"{night.loads} {night.loads_why}".rstrip(), tone)] if night.loads else []
     lead = Line(f"{night.ending}: {night.said}", TONES.get(night.ending, Tone.PLAIN))
     return (
         Section("", (lead, *(Line(limit, Tone.WAITING) for limit in night.limits), night.text, *loads)),
@@ -43,10 +44,6 @@ def describe_screen(
         Section("Figures", tuple(_list_figures(night, everything=everything))),
         Section("Worth knowing", tuple(_list_notes(night.notes, len(night.notes) if everything else MOST_NOTES))),
     )
-
-
-def _tone_loading(night: NightView) -> Tone:
-    return Tone.GOOD if night.is_loaded else Tone.BAD if night.not_loaded else Tone.WAITING
 
 
 def _complete(command: str, program: str, place: str, again: Sequence[str]) -> str:

@@ -43,7 +43,8 @@ _DECODER = msgspec.msgpack.Decoder(list[Read])
 def read_files(source: Source, files: Sequence[SessionFile], redactor: Redactor) -> Iterator[Read]:
     """Yield for each file, in order, its redacted session (or None), and what in it could not be read."""
     read = 0
-    readers = min(_count_cores(), MOST_READERS)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    readers = min(cores, MOST_READERS)
     if readers > 1 and sum(file.size for file in files) >= WORTH_IT:
         for result in _read_in_pool(source, files, redactor.values, readers):
             yield result
@@ -115,8 +116,3 @@ def _cut_jobs(files: Sequence[SessionFile]) -> list[list[SessionFile]]:
         jobs[-1].append(file)
         room -= file.size
     return jobs
-
-
-def _count_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

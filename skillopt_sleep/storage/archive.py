@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -94,7 +95,10 @@ class SessionInbox:
                 connection.execute(
                     "INSERT OR REPLACE INTO session_remotes VALUES (?, ?, ?)", (source, session.path, session.remote)
                 )
-            if new and any(map(_is_candidate, archived)):
+            # the steps of sessions in which the person stepped in are kept
+            if new and any(
+                turn.feedback is Feedback.CORRECTION or turn.kind is PromptKind.REJECTION for turn in archived
+            ):
                 connection.execute("INSERT OR IGNORE INTO steps_due VALUES (?, ?)", (source, session.path))
             return msgspec.structs.replace(session, turns=new) if new else None
 
@@ -205,15 +209,26 @@ class SessionInbox:
                 [(label.source, label.turn) for label in labels if label.feedback is Feedback.CORRECTION],
             )
 
+    def load_insights(self, scope: str, source: str, state: str) -> bytes | None:
+        """Return the stored insights of a scope, if readable; a session or label that changes deletes all of them."""
+        rows = self._database.rows(
+            "SELECT data FROM insights WHERE scope = ? AND source = ? AND state = ?", (scope, source, state)
+        )
+        with suppress(zlib.error):
+            return zlib.decompress(rows[0]["data"]) if rows else None
+        return None
+
+    def keep_insights(self, scope: str, source: str, state: str, data: bytes) -> None:
+        """Store the insights of a scope; ``state`` names what else, besides sessions and labels, they depend on."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO insights VALUES (?, ?, ?, ?)", (scope, source, state, zlib.compress(data, 1))
+            )
+
     def _decode(self, data: bytes) -> Session:
         """Return an archived session in which the labels that a model gave to turns replace the program's own."""
         session = decode_json(data, Session)
         return apply_labels(session, self.find_labels(session.source, [turn.id for turn in session.turns]))
-
-
-def _is_candidate(turn: Turn) -> bool:
-    """Tell whether the person corrected or refused the agent in this turn, so that the session's steps are kept."""
-    return turn.feedback is Feedback.CORRECTION or turn.kind is PromptKind.REJECTION
 
 
 class TaskArchive:

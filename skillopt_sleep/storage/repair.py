@@ -171,7 +171,7 @@ def repair_database(path: Path, *, extra_schema: str, now: datetime) -> RepairRe
     A damaged file is replaced in one step. Raises ``DiskError``.
     """
     backup = path.with_name(BACKUP)
-    gone = not _has_tables(path)
+    gone = not _read_rows(path, "SELECT 1 FROM sqlite_master LIMIT 1")[0]  # SQLite finds no table in it
     if gone and not backup.exists() and (not path.exists() or _is_whole(path)):
         return None
     if not gone and _is_whole(path):
@@ -293,11 +293,6 @@ def _delete_entry(database: Database, entry: DamagedEntry) -> None:
 
 def _list_parts(path: Path) -> list[Path]:
     return [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
-
-
-def _has_tables(path: Path) -> bool:
-    """Tell whether SQLite can read the file and finds a table in it."""
-    return bool(_read_rows(path, "SELECT 1 FROM sqlite_master LIMIT 1")[0])
 
 
 def _is_whole(path: Path) -> bool:

@@ -122,3 +122,11 @@ CREATE TABLE IF NOT EXISTS agreements (
     source TEXT NOT NULL, provider TEXT NOT NULL, agreed_at TEXT NOT NULL,
     PRIMARY KEY (source, provider)
 );
+CREATE TABLE IF NOT EXISTS insights (
+    scope TEXT NOT NULL, source TEXT NOT NULL, state TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (scope, source)
+);
+CREATE TRIGGER IF NOT EXISTS session_added AFTER INSERT ON sessions BEGIN DELETE FROM insights; END;
+CREATE TRIGGER IF NOT EXISTS session_changed AFTER UPDATE OF data ON sessions BEGIN DELETE FROM insights; END;
+CREATE TRIGGER IF NOT EXISTS session_forgotten AFTER DELETE ON sessions BEGIN DELETE FROM insights; END;
+CREATE TRIGGER IF NOT EXISTS feedback_labelled AFTER INSERT ON feedback_labels BEGIN DELETE FROM insights; END;

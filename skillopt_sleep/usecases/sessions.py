@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
+from skillopt_sleep import mining, model
 from skillopt_sleep.model.ports import ReadsSteps, Source
 from skillopt_sleep.model.session import Place, Session, SessionFile
+from skillopt_sleep.model.text import sha256
 from skillopt_sleep.night.harvest import Filed
 from skillopt_sleep.night.harvest import file_sessions as file_into
 from skillopt_sleep.usecases.adapters import build_sources
@@ -83,16 +87,57 @@ def count_waiting(workspace: Workspace) -> int:
 
 
 def collect_insights(workspace: Workspace) -> Insights:
-    """Return what the sessions show without a model: recurring requests and corrections. Writes nothing."""
+    """Return what the sessions show without a model: recurring requests and corrections. Writes nothing.
+
+    What a night has stored is returned as long as no session has changed since.
+    """
+    from skillopt_sleep.mining.insights import Insights
+
+    looking = workspace.open_for_looking()
+    if not _has_news(looking):
+        inbox = looking.inbox
+        stored = inbox.load_insights(workspace.scope, workspace.settings.source, _name_state(looking))
+        with suppress(msgspec.DecodeError):
+            if stored is not None:
+                return msgspec.json.decode(stored, type=Insights)
+    workspace = workspace.make_dry_run()
+    file_sessions(workspace)
+    return _find_insights(workspace)
+
+
+def keep_insights(workspace: Workspace) -> None:
+    """Store the insights, unless they are, so that ``collect_insights`` need not read the whole archive."""
+    where = workspace.scope, workspace.settings.source, _name_state(workspace)
+    if workspace.inbox.load_insights(*where) is None:
+        workspace.inbox.keep_insights(*where, msgspec.json.encode(_find_insights(workspace)))
+
+
+def _find_insights(workspace: Workspace) -> Insights:
     from skillopt_sleep.mining.insights import find_insights
     from skillopt_sleep.mining.tasks import mine_heuristic
 
-    workspace = workspace.make_dry_run()
-    file_sessions(workspace)
     sessions = load_archived(workspace)
     found = find_insights(sessions, mine_heuristic(sessions).tasks)
     left_out = count_left_out(workspace)
     return replace(found, out_of_scope=left_out[Place.OTHER], unplaced=left_out[Place.UNKNOWN])
+
+
+def _has_news(workspace: Workspace) -> bool:
+    """Tell whether a session file is new or has changed since it was archived."""
+    return any(
+        not workspace.inbox.unchanged(source.name, file)
+        for source in build_sources(workspace)
+        for file in source.files(lambda _skip: None)
+    )
+
+
+def _name_state(workspace: Workspace) -> str:
+    """Return a digest of what insights depend on besides the archive: the program's rules, and places of folders."""
+    folders = Path(mining.__file__).parent, Path(model.__file__).parent
+    rules = [sha256(file.read_bytes()) for folder in folders for file in sorted(folder.glob("*.[pt]*"))]
+    place = workspace.project_scope.place
+    places = sorted((*where, str(place(*where[1:]))) for where in workspace.inbox.count())
+    return sha256(msgspec.json.encode((rules, places)))
 
 
 OPENING = 2**16

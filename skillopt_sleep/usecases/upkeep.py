@@ -25,6 +25,7 @@ from skillopt_sleep.storage.repair import RepairReport, back_up_database, repair
 from skillopt_sleep.storage.space import prune
 from skillopt_sleep.usecases.announce import announce
 from skillopt_sleep.usecases.plugins import MARKET_FOLDER
+from skillopt_sleep.usecases.sessions import keep_insights
 from skillopt_sleep.usecases.status import write_pages
 from skillopt_sleep.usecases.uninstall import OWN_FILE, OWN_WITHIN
 from skillopt_sleep.usecases.workspace import DATABASE, describe_fault
@@ -41,8 +42,9 @@ def settle(workspace: Workspace) -> None:
 
 
 def tidy(workspace: Workspace) -> None:
-    """After a night, update messages, pages and backup copy (``settle``), and delete old nights."""
+    """After a night, update messages, pages and backup copy (``settle``), store insights, and delete old nights."""
     settle(workspace)
+    _attempt(workspace, lambda: keep_insights(workspace))
     _attempt(workspace, lambda: _prune_nights(workspace))
 
 
@@ -151,11 +153,8 @@ def _list_shared(data_dir: Path) -> list[str]:
     """Return the files in a data folder that are not ours."""
     if not data_dir.is_dir() or data_dir.is_symlink():
         return []
-    return [path.name for path in data_dir.iterdir() if not _is_own(path)]
-
-
-def _is_own(path: Path) -> bool:
-    return OWN_FILE.fullmatch(path.name) is not None or path.name in OWN_NAMES
+    names = (path.name for path in data_dir.iterdir())
+    return [name for name in names if not OWN_FILE.fullmatch(name) and name not in OWN_NAMES]
 
 
 def _is_open(folder: Path) -> bool:

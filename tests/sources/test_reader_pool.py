@@ -28,7 +28,7 @@ def pooled(monkeypatch):
     """Readers are started for any file, two of them, with a file a job."""
     monkeypatch.setattr(reader_pool, "WORTH_IT", 0)
     monkeypatch.setattr(reader_pool, "JOB", 1)
-    monkeypatch.setattr(reader_pool, "_count_cores", lambda: 2)
+    monkeypatch.setattr(reader_pool.os, "sched_getaffinity", lambda _process: {0, 1}, raising=False)
 
 
 @pytest.fixture(scope="module")

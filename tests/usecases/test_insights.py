@@ -1,0 +1,84 @@
+"""What ``insights`` shows is computed once, by a night, and shown until something that it depends on changes."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+import pytest
+
+from skillopt_sleep.mining.insights import Insights
+from skillopt_sleep.model.session import Feedback, FeedbackLabel
+from skillopt_sleep.usecases import sessions
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.sessions import collect_insights, file_sessions, keep_insights
+from skillopt_sleep.usecases.uninstall import find_sessions, forget_sessions
+from tests.fakes.home import make_person
+
+STORED = Insights(prompts=7)
+"""Insights that nobody's sessions give, to see whether the stored ones are shown."""
+
+
+@pytest.fixture
+def mira(tmp_path):
+    """A person whose sessions are read, and whose insights are stored, but are these."""
+    person = make_person(tmp_path / "mira", tasks_per_rule=2)
+    workspace = person.workspace()
+    file_sessions(workspace)
+    keep_insights(workspace)
+    replace_stored(workspace, zlib.compress(msgspec.json.encode(STORED)))
+    return person
+
+
+def replace_stored(workspace, data):
+    with workspace.database.transaction() as connection:
+        assert connection.execute("UPDATE insights SET data = ?", (data,)).rowcount == 1
+
+
+def test_a_night_stores_what_insights_show(tmp_path):
+    """They are the same as those computed before the night."""
+    person = make_person(tmp_path / "nora", tasks_per_rule=2)
+    computed = collect_insights(person.workspace())
+    run_night(person.workspace(), plan_night(person.workspace()))
+    assert person.workspace().database.rows("SELECT COUNT(*) FROM insights")[0][0] == 1
+    assert collect_insights(person.workspace()) == computed
+
+
+def test_stored_insights_are_shown(mira):
+    """Nothing has changed, so nothing is read again."""
+    assert collect_insights(mira.workspace()) == STORED
+
+
+def add_session_file(person, _workspace, _monkeypatch):
+    path = min(person.claude.rglob("*.jsonl"))
+    path.write_bytes(path.read_bytes() + b"\n")
+
+
+def label_prompt(_person, workspace, _monkeypatch):
+    turn = workspace.inbox.everything()[0].turns[0]
+    workspace.inbox.keep_labels([FeedbackLabel(source="claude", turn=turn.id, feedback=Feedback.APPROVAL)])
+
+
+def forget_session(_person, workspace, _monkeypatch):
+    forget_sessions(workspace, find_sessions(workspace, "")[:1])
+
+
+def change_rule(_person, _workspace, monkeypatch):
+    monkeypatch.setattr(sessions, "sha256", lambda _content: "of other rules")
+
+
+def damage_stored(_person, workspace, _monkeypatch):
+    replace_stored(workspace, b"\0")
+
+
+@pytest.mark.parametrize("change", [add_session_file, label_prompt, forget_session, change_rule, damage_stored])
+def test_insights_are_computed_again_after_a_change(mira, monkeypatch, change):
+    """A changed file, a label, a forgotten session, other rules: what is stored is not shown."""
+    change(mira, mira.workspace(), monkeypatch)
+    assert collect_insights(mira.workspace()) != STORED
+
+
+def test_insights_of_another_scope_are_not_shown(mira):
+    """All projects are something else than this one, even when the sessions are the same."""
+    assert collect_insights(mira.workspace(scope="all")) != STORED
