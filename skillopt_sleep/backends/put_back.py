@@ -44,7 +44,7 @@ NAMING = frozenset({"name", "key", "header", "variable"})
 """Fields that name what another one holds, as in ``{"name": "DB_PASSWORD", "value": "…"}``, which reveals a secret."""
 HIDDEN = "[redacted]"
 SHALLOW = 3
-"""A recorded folder is replaced only if its path has at least so many parts; "/home" occurs for other reasons too."""
+"""A recorded path is replaced by the workspace's only if it has so many parts; "/home" occurs for other reasons too."""
 SHOWN = 5
 """Maximum number of file names in a note about what the copy lacks."""
 PART = 1500

@@ -46,7 +46,7 @@ BROKER_CALLS = 100_000
 """Maximum requests that may wait at once on their way from Ray nodes: far more than there are attempts."""
 
 _ATTEMPT: ContextVar[tuple[Any, str]] = ContextVar("attempt")
-"""On a Ray node, for each thread: what carries its questions to the driver, and the id of its attempt."""
+"""On a Ray node, for each thread: the broker, which carries its questions to the driver, and its attempt's id."""
 
 
 class Threads:

@@ -309,7 +309,7 @@ class EnvAdapter(ABC):
 
     @abstractmethod
     def build_eval_env(self, env_num: int, split: str, seed: int, **kwargs: Any) -> Any:
-        """Build the object that ``rollout`` gets for a split; ``split`` is ``valid_seen`` or ``valid_unseen``."""
+        """Build what ``rollout`` gets for a split, which is called ``valid_seen`` (val) or ``valid_unseen`` (test)."""
 
     @abstractmethod
     def rollout(self, env_manager: Any, skill_content: str, out_dir: str, **kwargs: Any) -> list[Row]:
