@@ -60,7 +60,7 @@ _YET = re.compile(r"\b(?:but|unless|until|except|without|instead|forget|hesitate
 """Words such as "forget": in "never forget to push --force" the "never" does not forbid the danger."""
 
 SHOWN = 60
-"""Most characters that a message quotes of a suspicious text."""
+"""Maximum number of characters that a message quotes of a suspicious text."""
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u2028\u2029")
@@ -79,7 +79,7 @@ _LOOKALIKES = frozenset(
 _FOREIGN = ("CYRILLIC", "CHEROKEE", "ARMENIAN", "COPTIC", "LISU", "DESERET")
 _WORD = re.compile(r"[^\W\d_]+")
 ALIKE_LENGTH = 3
-"""Fewest letters of a word, all of another script but looking Latin, that is suspicious in a Latin text."""
+"""Minimum number of letters of a word, all of another script but looking Latin, that is suspicious in a Latin text."""
 
 _CODE = re.compile(r"(`+)(?P<shown>.+?)\1", re.DOTALL)
 _MARKER = re.compile(

@@ -48,7 +48,7 @@ LONGEST_STRANGE_CLAUSE = 1.6
 SAME_STEM = 0.6
 """Two words are forms of one word if they begin with the same letters, for this share of the longer one."""
 SHORTEST_STEM = 4
-"""Fewest letters at the beginning that two forms of one word must have in common."""
+"""Minimum number of letters at the beginning that two forms of one word must have in common."""
 REVERSED_SHARE = 0.6
 """A sentence with this share of its words from a typed "never ...", but without the "never", says the contrary."""
 SHARED_WORDS = 2

@@ -56,7 +56,7 @@ def choose_receiver(candidates: Collection[str], own: str) -> str:
 
 
 SHORTEST = 8
-"""Fewest characters of a value that is redacted as a secret; shorter values occur inside ordinary words."""
+"""Minimum number of characters of a value that is redacted as a secret; shorter values occur inside ordinary words."""
 
 _SECRET = re.compile(
     r"SECRET|TOKEN|PASSW|PASSPHRASE|PASSCODE|CREDENTIAL|COOKIE|API_?KEY|APIKEY|(?:^|_)(?:PASS|PWD|PAT|JWT|SAS|DSN|AUTH)(?:_|$)"

@@ -17,7 +17,7 @@ from skillopt_sleep.scheduling.installer import Waking, read_errors, read_variab
 from skillopt_sleep.storage.files import make_folders, write_atomic
 
 LONGEST = 900
-"""Most characters of a line that we put into the crontab; cron itself fails at about a thousand."""
+"""Maximum number of characters of a line that we put into the crontab; cron itself fails at about a thousand."""
 NEW_TABLE = " (there was no crontab before)"
 CUT_LINE = " (the line above had no end before)"
 SAVED_TABLE = "crontab.before"

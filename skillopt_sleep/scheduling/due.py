@@ -24,7 +24,7 @@ REMEMBERED = 14
 SCHEDULED = "SKILLOPT_SCHEDULED"
 """Environment variable that is set for a night which the schedule started."""
 MOST_STARTS = 3
-"""Most starts of one night that is interrupted again and again; then the next scheduled one follows."""
+"""Maximum number of starts of one night that is interrupted again and again; then the next scheduled one follows."""
 LATENESS = timedelta(hours=2)
 """How long a night may wait after its random delay (others run, the machine sleeps) before it counts as missed."""
 MISSED_WITHIN = timedelta(days=7)
@@ -73,7 +73,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
     at: Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] = "03:00"
     """Time of day at which nights begin, HH:MM in local time."""
     jitter: Annotated[int, Meta(ge=0, le=720)] = 10
-    """Most minutes by which a night's start is delayed, at random."""
+    """Maximum number of minutes by which a night's start is delayed, at random."""
     on_battery: bool = False
     """Whether nights may begin while the machine runs on battery."""
     using: Waker = Waker.DAEMON

@@ -32,7 +32,7 @@ OPENING = 400
 """Characters of a prompt that are searched for feedback, from its start; a new request may follow them."""
 
 SENTENCES = 4
-"""Most sentences of a prompt that are searched for feedback, from its start."""
+"""Maximum number of sentences of a prompt that are searched for feedback, from its start."""
 
 LONG = 60
 """A prompt of more words than this is rather a new request than a remark on the answer."""
@@ -50,7 +50,7 @@ SAME_REQUEST = 0.6
 """A prompt repeats the one before it if both have this share of the longer one's content words (three at least)."""
 
 QUOTED = 12
-"""Fewest characters of a line of the prompt that is in the answer too, and so counts as quoted from it."""
+"""Minimum number of characters of a line of the prompt that is in the answer too, and so counts as quoted from it."""
 
 PROSE = 10
 """Fewest words of a line with a place such as "shop.py:12" for it to be a person's remark, not a tool's output."""

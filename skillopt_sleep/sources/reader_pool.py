@@ -24,7 +24,7 @@ from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session
 WORTH_IT = 24 * 2**20
 """Bytes of session files from which several processes read them; starting one takes a third of a second."""
 MOST_READERS = 4
-"""Most processes that read; this one stores what they read, and could not keep up with more."""
+"""Maximum number of processes that read; this one stores what they read, and could not keep up with more."""
 JOB = 4 * 2**20
 """Most bytes of session files that a reading process is given at once, as one job; a larger file is a job by itself."""
 MOST_FILES = 64

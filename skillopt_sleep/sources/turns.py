@@ -170,13 +170,13 @@ class TurnLog:
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 WORDS = 4_000
-"""Most characters that are kept of a text by the agent; nine in ten answers are shorter."""
+"""Maximum number of characters that are kept of a text by the agent; nine in ten answers are shorter."""
 BODY = 8_000
-"""Most characters kept of a command's or skill's text, with the rules that the agent was to follow."""
+"""Maximum number of characters kept of a command's or skill's text, with the rules that the agent was to follow."""
 ARGUMENTS = 2_000
-"""Most characters kept of a call's arguments, enough for a long shell script."""
+"""Maximum number of characters kept of a call's arguments, enough for a long shell script."""
 RESULT = 1_500
-"""Most characters kept of a call's result: its head and its tail, where output says what went wrong."""
+"""Maximum number of characters kept of a call's result: its head and its tail, where output says what went wrong."""
 FILE = 6_000
 """Most characters kept of a call that reads or writes a file; a moment shows the file that is about to be edited."""
 STEPS_PER_TURN = 400
@@ -184,9 +184,9 @@ STEPS_PER_TURN = 400
 that was rejected had 103 steps."""
 FIRST_STEPS = 100
 STEPS_PER_SESSION = 5_000
-"""Most steps kept of a session; the oldest turns lose theirs first."""
+"""Maximum number of steps kept of a session; the oldest turns lose theirs first."""
 MOST_ITEMS = 40
-"""Most items kept of each list in a call's arguments."""
+"""Maximum number of items kept of each list in a call's arguments."""
 
 _SEARCHED = 400
 """Characters that are searched for the end of a line when a text is cut, so that the cut is made there."""

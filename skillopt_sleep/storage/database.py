@@ -26,7 +26,7 @@ RESTORE = "to restore it from the copy: skillopt-sleep doctor --repair"
 WORTH_RELEASING = 16 * 2**20
 """The database file is rewritten when deleted rows leave more free bytes than this, and over a quarter of the file."""
 COPY_CACHE = 32_768
-"""Most kilobytes that a temporary copy of the database keeps in memory; the rest is on disk."""
+"""Maximum number of kilobytes that a temporary copy of the database keeps in memory; the rest is on disk."""
 SCHEMA = Path(__file__).with_name("schema.sql")
 """The file with the SQL that makes all tables; running it again changes nothing."""
 VERSION = 9

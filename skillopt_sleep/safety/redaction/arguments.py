@@ -19,9 +19,9 @@ BACK = 100
 LONGEST_FLAG = 104
 BLANKS = frozenset(("", " ", "\t", "\n"))
 LEAST = 3
-"""Fewest characters of a password that a command's own flag announces, such as ``-p`` of mysql."""
+"""Minimum number of characters of a password that a command's own flag announces, such as ``-p`` of mysql."""
 FLAGGED = 6
-"""Fewest characters of a password after a flag of any command, such as ``--password``."""
+"""Minimum number of characters of a password after a flag of any command, such as ``--password``."""
 
 _BEFORE = {"login": "REGISTRY"}
 """By command, the name of the pattern that must match before it: "login" counts only after docker and the like."""

@@ -17,25 +17,25 @@ _P = Patterns("key_blocks")
 MARKER_ROOM = 60
 """Characters before "PRIVATE KEY" that are searched for the "-----BEGIN" or "-----END" of the marker."""
 LONGEST_LINE = 9_000
-"""Most characters of one line of a key; some keys are written as a single line."""
+"""Maximum number of characters of one line of a key; some keys are written as a single line."""
 MOST_LINES = 2_000
 SHORT_LINES = 3
 """How many lines at the end of a key may be shorter than the others: its last line, a checksum."""
 BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
 LEAST = 16
-"""Fewest characters of a line of a key, apart from the last ones."""
+"""Minimum number of characters of a line of a key, apart from the last ones."""
 PARTED = 96
-"""Most characters between two lines of a key when it is read backwards from its end."""
+"""Maximum number of characters between two lines of a key when it is read backwards from its end."""
 
 WHOLE = 40_000
-"""Most characters of a key, with everything around its lines."""
+"""Maximum number of characters of a key, with everything around its lines."""
 DENSE = 3
 """Text between BEGIN and END is removed if lines of a key are at least one third (1 / ``DENSE``) of it."""
 APART = 120
-"""Most characters between two lines of a key when other text is around each line, as in a log."""
+"""Maximum number of characters between two lines of a key when other text is around each line, as in a log."""
 SHORT_LINE = 41
 HEAD = 300
-"""Most characters between a marker and the first line of a key, where headers such as "Version:" are."""
+"""Maximum number of characters between a marker and the first line of a key, where headers such as "Version:" are."""
 
 MOST_BEFORE = 8
 """A key without its BEGIN marker is found by typical letters: most characters that it can have before them."""

@@ -28,15 +28,15 @@ MOST_SIGNS = 4
 """How many signs such as ":" and "=" after a name are tried as the one before its value: ``secret: str = …`` has
 two."""
 ROOM = 72
-"""Most characters from the beginning of a secret's name to the sign before its value."""
+"""Maximum number of characters from the beginning of a secret's name to the sign before its value."""
 NAME = 20
 """Most characters of a name in front of its last word such as "key": in "billing_key", those of "billing_"."""
 SHORT = 4
-"""Fewest characters of a password in an .env file, which holds nothing but settings."""
+"""Minimum number of characters of a password in an .env file, which holds nothing but settings."""
 AFTER_A_QUOTE = frozenset("+,;)]}.")
 """Characters that often follow a string's closing quote, and seldom its opening quote."""
 LINE_FRONT = 40
-"""Most characters of a line in front of the name of a setting, such as "export "."""
+"""Maximum number of characters of a line in front of the name of a setting, such as "export "."""
 LINE_BEFORE = 400
 """Characters of the line above a setting such as ``NAME=value`` that are read to see if it is a setting too."""
 _TELLING = (

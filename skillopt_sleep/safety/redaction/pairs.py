@@ -24,7 +24,7 @@ _P = Patterns("pairs")
 BACK = 128
 """Characters before a name that are searched for the command that sets it, such as ``setx``."""
 ARGUMENT = 8
-"""Fewest characters of a secret that is an argument after its name, as in ``set("API_KEY", "…")``."""
+"""Minimum number of characters of a secret that is an argument after its name, as in ``set("API_KEY", "…")``."""
 
 _MAY = rf"(?:{QUOTE})?"
 _S = r"\s{0,24}"

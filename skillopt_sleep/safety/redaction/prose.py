@@ -29,19 +29,19 @@ REACH = 110
 BACK = 90
 """Characters before a word such as "password" that are searched for it: ``… is the password``."""
 MOST_WORDS = 9
-"""Most words between a word such as "password" and the password."""
+"""Maximum number of words between a word such as "password" and the password."""
 LEAST_PASSWORD, LEAST_KEY = 6, 8
 LEAST_UNTOLD, LEAST_UNTOLD_KEY = 7, 16
-"""Fewest characters of a password, and of a key, that neither a colon nor a word such as "is" introduces."""
+"""Minimum number of characters of a password, and of a key, that neither a colon nor a word such as "is" introduces."""
 LONGEST = 400
 INSIDE_A_NAME = frozenset("/\\._(@")
 """Characters after a word such as "key" that show that it is part of a path or a name, as in ``key_count``."""
 SHORT = 4
 """A word of at most so many letters, such as "pass", counts only when it is not a part of a longer word."""
 STRONG = 16
-"""Fewest characters of a secret that directly follows a word such as "token", outside a sentence."""
+"""Minimum number of characters of a secret that directly follows a word such as "token", outside a sentence."""
 PHRASE = 80
-"""Most characters of a quoted password of several words."""
+"""Maximum number of characters of a quoted password of several words."""
 
 
 class _Languages(Struct, frozen=True):

@@ -28,13 +28,13 @@ from skillopt_sleep.safety.redaction.shapes import SHAPES, build_vendors, find_t
 from skillopt_sleep.safety.redaction.values import find_end, is_random, join_parts, looks_made
 
 REMEMBERED = 10
-"""Fewest characters of a secret that, once found, is redacted everywhere in its session."""
+"""Minimum number of characters of a secret that, once found, is redacted everywhere in its session."""
 AROUND = 1_000
 """Characters before and after a new placeholder that are searched again."""
 PARTS = frozenset("\n\r\\\"'`")
 """Characters that can follow the first part of a secret that goes on in the next line."""
 PASSES = 6
-"""Most searches of one text: one of all of it, then of the text around new placeholders."""
+"""Maximum number of searches of one text: one of all of it, then of the text around new placeholders."""
 
 S = TypeVar("S", Session, Conversation)
 V = TypeVar("V")

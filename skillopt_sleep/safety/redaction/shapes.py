@@ -56,7 +56,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     inside: bool = False
     """True if a key can begin before the word that announces it."""
     entropy: float = 0.0
-    """Fewest bits of entropy per character of a key."""
+    """Minimum number of bits of entropy per character of a key."""
 
 
 class _File(Struct, frozen=True, kw_only=True):
@@ -170,17 +170,17 @@ SHAPES: tuple[Kind, ...] = (
 
 
 LEAST = 20
-"""Fewest characters of a run of letters, digits, dashes and underscores that may be a key."""
+"""Minimum number of characters of a run of letters, digits, dashes and underscores that may be a key."""
 BODY = 16
-"""Fewest random characters of a key after its prefix."""
+"""Minimum number of random characters of a key after its prefix."""
 HEX_BODY = 24
-"""Fewest random characters of a key after its prefix, if they are all hex digits, or all letters."""
+"""Minimum number of random characters of a key after its prefix, if they are all hex digits, or all letters."""
 URLSAFE_BODY = 28
-"""Fewest random characters of a key after its prefix, if dashes and underscores are among them."""
+"""Minimum number of random characters of a key after its prefix, if dashes and underscores are among them."""
 LONGEST_ISSUER = 28
 SOME_CHANGES = 3
 ALONE = 28
-"""Fewest characters of a random word without a prefix that counts as a key."""
+"""Minimum number of characters of a random word without a prefix that counts as a key."""
 MOST_ALONE = 60
 PIECED = frozenset("/+=.%~")
 SHARE = 4

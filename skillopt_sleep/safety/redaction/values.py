@@ -26,7 +26,7 @@ CHANGES = 0.41
 """In random text, at least this share of neighbours differ in sort (small letter, capital, digit); in names, a
 third."""
 TEXT = 12
-"""Fewest characters of Base64 that show whether it encodes a text."""
+"""Minimum number of characters of Base64 that show whether it encodes a text."""
 
 
 def is_mixed(value: str) -> bool:
@@ -95,7 +95,7 @@ def is_opaque(value: str) -> bool:
 
 MOST_PARTS = 40
 LEAST_PART = 12
-"""Fewest characters of the part of a key that goes on in the next line, for keys of variable length."""
+"""Minimum number of characters of the part of a key that goes on in the next line, for keys of variable length."""
 LONG_PART = 20
 
 
@@ -125,9 +125,9 @@ def _is_rest(value: str) -> bool:
 
 
 LEAST = 6
-"""Fewest characters of a secret that is known only by its name."""
+"""Minimum number of characters of a secret that is known only by its name."""
 PHRASE = 80
-"""Most characters of a password of several words."""
+"""Maximum number of characters of a password of several words."""
 MADE = 16
 """A random-looking value of at least so many characters is a key, whatever its name is."""
 
