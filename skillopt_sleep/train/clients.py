@@ -64,8 +64,8 @@ def as_backend(given: object, role: str) -> Backend:
     if callable(getattr(given, "chat", None)):
         return ChatBackend(chat=cast("Any", given).chat, client=given)
     raise UsageError(
-        f"the {role} client is {given!r:.80}; give what skillopt_sleep.train.client(NAME, model=…) returns, or"
-        " an object with a method chat(*, system, user) that returns the text and its usage"
+        f"the {role} client is {given!r:.80}; expected what skillopt_sleep.train.client(NAME, model=…) returns, or an"
+        " object with a method chat(*, system, user) that returns a text and its usage"
     )
 
 
@@ -383,11 +383,11 @@ def _read_answer(name: str, answer: object) -> tuple[object, object]:
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        raise UsageError(f"the client {name} has an async chat; give one that waits for its answer and returns it")
+        raise UsageError(f"the method chat of the client {name} is async; it must return the answer, not a coroutine")
     if not isinstance(answer, tuple):
         return answer, {}
     if len(answer) != 2:  # noqa: PLR2004  text and usage
-        raise UsageError(f"the client {name} returned {len(answer)} values; chat returns the text, or (text, usage)")
+        raise UsageError(f"the client {name} returned {len(answer)} values; expected the text, or (text, usage)")
     return answer
 
 
@@ -396,5 +396,5 @@ def _read_usage(usage: object) -> Usage:
         return Usage()
     figures = [usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0]
     if not all(isinstance(figure, int | float) and figure >= 0 for figure in figures):
-        raise UsageError(f"the client reports a usage of {excerpt(repr(dict(usage)), 80)}: tokens are whole numbers")
+        raise UsageError(f"the client reports the usage {excerpt(repr(dict(usage)), 80)}; tokens must be whole numbers")
     return Usage(input_tokens=int(figures[0]), output_tokens=int(figures[1]))

@@ -28,7 +28,7 @@ class LRScheduler:
 
     def __init__(self, max_lr: int, min_lr: int, total_steps: int) -> None:
         if not 1 <= min_lr <= max_lr:
-            raise ValueError(f"an edit budget is between min_lr and max_lr, but 1 <= {min_lr} <= {max_lr} is false")
+            raise ValueError(f"the edit budget needs 1 <= min_lr <= max_lr, not min_lr {min_lr} and max_lr {max_lr}")
         if total_steps < 1:
             raise ValueError(f"total_steps must be 1 or more, not {total_steps}")
         self.max_lr = max_lr
@@ -73,11 +73,11 @@ class LRScheduler:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state that ``state_dict`` returned. Raises ``ValueError`` for another kind of schedule."""
         if state.get("mode", self.mode) != self.mode:
-            raise ValueError(f"this is the state of a {state['mode']!r} schedule, and this schedule is {self.mode!r}")
+            raise ValueError(f"this is the state of a {state['mode']!r} schedule, but this schedule is {self.mode!r}")
         done = state.get("step", state.get("current_step"))  # the second is the reference's name for it
         if done is None:
             raise ValueError(
-                f"a schedule's state has a 'step', this one only {', '.join(map(str, state)) or 'nothing'}"
+                f"the state of a schedule needs 'step', but has only {', '.join(map(str, state)) or 'nothing'}"
             )
         for name in ("max_lr", "min_lr", "total_steps"):
             setattr(self, name, int(state.get(name, getattr(self, name))))
@@ -287,19 +287,19 @@ class SkillOptConfig(metaclass=_Named):
             _check(item.name, getattr(self, item.name), item.default)
         if self.min_edit_budget > self.edit_budget:
             raise ConfigError(
-                f"min_edit_budget is {self.min_edit_budget}, more than edit_budget, which is {self.edit_budget}"
+                f"min_edit_budget is {self.min_edit_budget}, must be at most edit_budget, {self.edit_budget}"
             )
         if self.use_skill_aware_reflection and self.skill_update_mode == "full_rewrite_minibatch":
             raise ConfigError(
-                "use_skill_aware_reflection needs analysts that propose edits; set skill_update_mode to patch or"
-                " rewrite_from_suggestions"
+                "use_skill_aware_reflection works only on edits, not on rewritten skills: set skill_update_mode to"
+                " patch or rewrite_from_suggestions"
             )
         if self.test_split == "train":
-            raise ConfigError("test_split is 'train': a score on training items proves nothing; name another")
+            raise ConfigError("test_split is 'train', but a score on training items proves nothing; name another split")
         if self.selection_split in {"train", self.test_split}:
             raise ConfigError(
-                f"selection_split is {self.selection_split!r}: a gate on training or test items proves nothing; name a"
-                " split of its own"
+                f"selection_split is {self.selection_split!r}, but selecting on training or test items proves nothing;"
+                " name a third split"
             )
 
     @classmethod
@@ -322,7 +322,7 @@ def check_prompts(prompts: Iterable[str]) -> None:
     """Raise ``ConfigError`` if one of these names is not that of a prompt that can be replaced."""
     for name in prompts:
         if name not in PROMPTS:
-            raise ConfigError(f"there is no prompt {name!r} to override{suggest_name(name, PROMPTS)}")
+            raise ConfigError(f"there is no prompt {name!r} that [prompts] could replace{suggest_name(name, PROMPTS)}")
 
 
 def _check(name: str, value: object, default: object) -> None:

@@ -41,9 +41,9 @@ def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int
     """
     path = Path(path)
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise UsageError(f"limit is {limit!r:.40}, must be a whole number, 0 for all items")
+        raise UsageError(f"limit is {limit!r:.40}, must be a whole number; 0 means all items")
     if not path.exists():
-        raise UsageError(f"there is no data at {path}: name a folder with train/, val/ and test/, or a file")
+        raise UsageError(f"the data {path} do not exist; name a folder with train/, val/ and test/, or a file")
     whole = path.is_dir() and not ratio
     splits = _read_folder(path) if whole else _read_file(_find_only_file(path), ratio, seed)
     return replace(splits, **{split: splits[split][:limit] for split in SPLITS}) if limit else splits
@@ -57,7 +57,7 @@ def read_items(path: str | Path) -> list[Item]:
     except OSError as error:
         raise UsageError(f"cannot read the data file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8, at byte {error.start}; save it as UTF-8") from None
+        raise UsageError(f"{path} is not UTF-8 (at byte {error.start}); save it as UTF-8") from None
     suffix = path.suffix.lower()
     if suffix == ".json":
         return _read_json(text, path)
@@ -67,7 +67,7 @@ def read_items(path: str | Path) -> list[Item]:
         ]
     if suffix in {".csv", ".tsv"}:
         return list(_read_csv(text, path, delimiter="\t" if suffix == ".tsv" else ","))
-    raise UsageError(f"{path}: data files end in {', '.join(SUFFIXES)}, not {suffix!r}")
+    raise UsageError(f"{path} ends in {suffix!r}; a data file must end in {', '.join(SUFFIXES)}")
 
 
 def _read_folder(folder: Path) -> Splits:
@@ -86,21 +86,22 @@ def _read_file(path: Path, ratio: str, seed: int) -> Splits:
     items = read_items(path)
     named = [number for number, item in enumerate(items, start=1) if item.get("split") not in (None, "")]
     if not named and not ratio:
-        raise UsageError(f"{path} is one file: say how to deal it, as in ratio = '2:1:7', or name a folder")
+        raise UsageError(f"{path} is one file: say how to split it, as in ratio = '2:1:7', or name a folder")
     if not items:
-        raise UsageError(f"{path} holds no items; a split needs at least one")
+        raise UsageError(f"{path} contains no items; a split needs at least one")
     check_ids(items, str(path))
     if not named:
         return split_items(items, ratio, seed=seed)
     if len(named) < len(items):
-        raise UsageError(f"{path}: {len(named)} of {len(items)} items have a 'split': it needs one in all, or in none")
+        raise UsageError(f"{path}: {len(named)} of {len(items)} items have a 'split': all must have one, or none")
     homes = {name: split for split, spellings in SPELLINGS.items() for name in spellings}
     found: dict[str, list[Item]] = {split: [] for split in SPLITS}
     for number, item in enumerate(items, start=1):
         home = homes.get(str(item["split"]).strip().lower())
         if home is None:
             raise UsageError(
-                f"{path}: item {number} has the split {excerpt(repr(item['split']), 40)}, none of {', '.join(homes)}"
+                f"{path}: item {number} has the split {excerpt(repr(item['split']), 40)}; expected one of"
+                f" {', '.join(homes)}"
             )
         found[home].append(item)
     absent = {split: f"the split {split!r} is empty: no row of {path} names it" for split in SPLITS if not found[split]}
@@ -121,7 +122,7 @@ def _read_split(folder: Path, split: str) -> list[Item] | str:
     if not found:
         return f"{folder} has no {split}/ and no {split}{SUFFIXES[1]}: {needs}"
     if len(found) > 1:
-        raise UsageError(f"{folder} has both {found[0].name} and {found[1].name}: {needs}")
+        raise UsageError(f"{folder} has both {found[0].name} and {found[1].name} as {split}; remove one of them")
     files = [found[0]] if found[0].is_file() else _list_data_files(found[0])
     if not files:
         return f"the split {split!r} is empty: {found[0]} holds no file that ends in {', '.join(SUFFIXES)}"
@@ -134,7 +135,7 @@ def _find_only_file(path: Path) -> Path:
         return path
     files = _list_data_files(path)
     if len(files) != 1:
-        raise UsageError(f"{path} holds {len(files)} data files; a ratio deals exactly one, so name it")
+        raise UsageError(f"{path} contains {len(files)} data files, but a ratio splits only one; name that file")
     return files[0]
 
 
@@ -152,15 +153,15 @@ def _parse_json(text: str, where: str, *, one_line: bool = False) -> object:
         value: object = json.loads(text)
     except json.JSONDecodeError as error:
         place = f"column {error.colno}" if one_line else f"line {error.lineno}, column {error.colno}"
-        raise UsageError(f"{where}: not JSON: {error.msg} ({place})") from None
+        raise UsageError(f"{where}: this is not JSON: {error.msg} ({place})") from None
     except RecursionError:
-        raise UsageError(f"{where}: nested too deeply") from None
+        raise UsageError(f"{where}: the JSON is nested too deeply") from None
     return value
 
 
 def _check_row(value: object, where: str) -> Item:
     if not isinstance(value, dict):
-        raise UsageError(f"{where}: an item is an object with fields, not {excerpt(repr(value), 60)}")
+        raise UsageError(f"{where}: an item must be an object with fields, not {excerpt(repr(value), 60)}")
     return value
 
 
@@ -173,7 +174,7 @@ def _read_json(text: str, path: Path) -> list[Item]:
             kept = [{"id": key} | row for key, row in value.items()]
         value = kept
     if not isinstance(value, list):
-        raise UsageError(f"{path}: a list of items is wanted, or an object with one under {', '.join(ITEMS)}")
+        raise UsageError(f"{path} must be a list of items, or an object with the list under {', '.join(ITEMS)}")
     return [_check_row(row, f"{path}: item {number}") for number, row in enumerate(value, start=1)]
 
 
@@ -184,19 +185,19 @@ def _read_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
     try:
         names = [name.strip() for name in reader.fieldnames or ()]
         if len(set(names)) != len(names) or not all(names):
-            raise UsageError(f"{path}:1: the first line names the columns, each once; it has {', '.join(names)!r}")
+            raise UsageError(f"{path}:1: the first line must name each column once; it has {', '.join(names)!r}")
         if len(names) == 1:
             raise UsageError(
-                f"{path}:1: the first line names one column, {names[0]!r}; {delimiter!r} separates columns"
+                f"{path}:1: the first line has only one column, {names[0]!r}; separate columns by {delimiter!r}"
             )
         for row in reader:
             if None in row or None in row.values():
                 raise UsageError(
-                    f"{path}:{reader.line_num}: this row must have {len(names)} cells, as the first line has"
+                    f"{path}:{reader.line_num}: this row must have {len(names)} cells, as the first line does"
                 )
             yield {name: _parse_cell(value) for name, value in zip(names, row.values(), strict=True)}
     except csv.Error as error:
-        raise UsageError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+        raise UsageError(f"{path}:{reader.line_num}: this line is not CSV: {error}") from None
     finally:
         csv.field_size_limit(before)
 

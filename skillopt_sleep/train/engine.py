@@ -96,7 +96,7 @@ def connect_to_ray(address: str = "") -> Any:  # noqa: ANN401  a module that nee
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise UsageError(
                 f"no Ray cluster answers at {address or 'this machine'}: {excerpt(str(error), 160)}; start one with"
-                " `ray start --head`, or name its --ray-address"
+                " `ray start --head`, or give its address with --ray-address"
             ) from error
     return ray
 
@@ -164,8 +164,8 @@ class Cluster:
                 last = error
                 time.sleep(PAUSE * (number + 1))
         raise BackendUnusable(
-            f"{TRIES} tries on the Ray cluster failed ({type(last).__name__}: {excerpt(str(last), 200)}); what is paid"
-            " for is kept: run again when its nodes are back"
+            f"{TRIES} attempts to use the Ray cluster failed ({type(last).__name__}: {excerpt(str(last), 200)}); paid"
+            " answers are kept: run again when the cluster is back"
         ) from last
 
     def _run_anywhere(self, name: str, options: dict[str, Json], prompt: Prompt) -> Reply:
@@ -275,7 +275,7 @@ class RemoteClient:
         attempt = self._attempt or _ATTEMPT.get(None)
         if attempt is None:
             raise UsageError(
-                "on a cluster an environment asks models while it attempts an item, in the thread that attempts it"
+                "on a cluster an environment may ask a model only during an attempt, in the thread of that attempt"
             )
         broker, name = attempt
         return _unpack(importlib.import_module("ray").get(broker.ask.remote(name, self._role, given)))
@@ -345,8 +345,8 @@ def _copy_env(ray: Any, env: SkillEnv) -> bytes:  # noqa: ANN401
         return cast("bytes", ray.cloudpickle.dumps(env))
     except Exception as error:
         raise UsageError(
-            f"the environment {env.name!r} cannot be sent to other machines ({excerpt(str(error), 160)}); give it a"
-            " __getstate__ without what cannot be copied, or use the engine local"
+            f"the environment {env.name!r} cannot be copied to other machines ({excerpt(str(error), 160)}); leave out"
+            " what cannot be copied in its __getstate__, or use the engine local"
         ) from error
 
 

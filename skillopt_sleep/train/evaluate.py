@@ -120,8 +120,8 @@ def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
                 found = results[skill, target] = _attempt(evaluation, run, skill, target, text)
                 if not (score := score_results(found)).measured:
                     raise BackendUnusable(
-                        f"{target}: none of {score.items} attempts under {skill} came back ({score.lost}); nothing is"
-                        " scored: run again when it answers"
+                        f"{target}: none of {score.items} attempts with the skill {skill} was answered ({score.lost}),"
+                        " so nothing is scored: run again when the model answers"
                     )
     first = next(iter(evaluation.skills))
     cells = tuple(

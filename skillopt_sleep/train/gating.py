@@ -215,8 +215,8 @@ def _roll_rows(run: Run, rows: Sequence[_Row], skill: str, draw: Draw) -> dict[s
         return dict(zip(known, results, strict=True))
     absent = next(name for name in names if name not in found)
     raise UsageError(
-        f"{run.env.name} returned {len(results)} results for {len(known)} items, and none for {absent!r}; the paired"
-        " gate needs one each, by their ids"
+        f"{run.env.name} returned {len(results)} results for {len(known)} items, and none for {absent!r}; it must"
+        " return one result with the id of each item"
     )
 
 

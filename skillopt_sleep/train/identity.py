@@ -100,8 +100,8 @@ def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
             if name.startswith("the digest of "):
                 what, values = name.removeprefix("the digest of "), "not the same"
             raise Refused(
-                f"{folder} holds another run: {what} {values}; name another out_root, or remove that folder to start"
-                " over"
+                f"{folder} contains a different run ({what} {values}); name another out_root, or remove that folder to"
+                " start over"
             )
 
 

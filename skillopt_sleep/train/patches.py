@@ -255,11 +255,11 @@ def make_record(edit: Edit) -> EditRecord:
     """Return the edit as the optimizer's ``EditRecord``. Raises ``ValueError`` for an unknown op or a missing text."""
     op = "append" if edit.op == "add" else edit.op
     if op not in list(Op):
-        raise ValueError(f"there is no edit {edit.op!r}, only {', '.join(Op)}")
+        raise ValueError(f"there is no operation {edit.op!r} for an edit; known are {', '.join(Op)}")
     if op != Op.APPEND and not (edit.target or "").strip():
-        raise ValueError(f"{op} needs a target")
+        raise ValueError(f"an edit with the operation {op} needs a 'target'")
     if op != Op.DELETE and not (edit.content or "").strip():
-        raise ValueError(f"{op} needs a content")
+        raise ValueError(f"an edit with the operation {op} needs a 'content'")
     text = "" if op == Op.DELETE else (edit.content or "").strip()
     anchor = "" if op == Op.APPEND else edit.target or ""
     return EditRecord(

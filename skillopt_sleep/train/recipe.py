@@ -162,7 +162,7 @@ def read_published(path: Path, overrides: Iterable[str]) -> Table:
     for override in overrides:
         place, equals, text = override.partition("=")
         if not equals or not place:
-            raise UsageError(f"the override {override!r:.60} is not section.key=value")
+            raise UsageError(f"the override {override!r:.60} must have the form section.key=value")
         _put(table, place, cast("Json", msgspec.yaml.decode(text.encode() or b"''")))
     return table
 
@@ -192,7 +192,7 @@ def build_recipe(table: Mapping[str, Json]) -> Recipe:
     for name in TABLES:
         value = table.get(name, {})
         if not isinstance(value, dict):
-            raise ConfigError(f"{name} is {value!r:.60}, must be a table: [{name}]")
+            raise ConfigError(f"{name} is {value!r:.60}, must be a table [{name}]")
         tables[name] = value
     config = SkillOptConfig.from_dict({name: value for name, value in table.items() if name in FIELDS})
     skill = table.get("skill")
@@ -215,11 +215,11 @@ def merge_role(own: Mapping[str, Json], named: Mapping[str, Json]) -> Table:
 def _read(path: Path, above: tuple[Path, ...]) -> Table:
     """Return a file's table merged over those of its ``_base_`` files; ``above`` are the files that led here."""
     if path.resolve() in above or len(above) >= MAX_DEPTH:
-        raise UsageError(f"{path} inherits from itself by way of {BASE}")
+        raise UsageError(f"the training file {path} inherits from itself through {BASE}")
     table = _decode(path)
     base = table.pop(BASE, None)
     if base is not None and not isinstance(base, str):
-        raise ConfigError(f"{path}: {BASE} is {base!r:.60}, must be the name of a file")
+        raise ConfigError(f"the training file {path}: {BASE} is {base!r:.60}, must be the name of a file")
     under = {} if base is None else _read(path.parent / base, (*above, path.resolve()))
     if is_reference_form(table) or is_reference_form(under):
         return merge_sections(under, table)
@@ -236,7 +236,7 @@ def _decode(path: Path) -> Table:
     except OSError as error:
         raise UsageError(f"cannot read the training file {path}: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is not {kind}: {' '.join(str(error).split())}") from error
+        raise UsageError(f"the training file {path} is not {kind}: {' '.join(str(error).split())}") from error
 
 
 def _check_names(table: Mapping[str, Json], where: str) -> None:
@@ -244,7 +244,7 @@ def _check_names(table: Mapping[str, Json], where: str) -> None:
     known = [*FIELDS, *TABLES, "skill"]
     for name in table:
         if name not in known:
-            raise ConfigError(f"{where}a training file has no {name!r}{suggest_name(name, known)}")
+            raise ConfigError(f"{where}{name!r} is not a setting of a training file{suggest_name(name, known)}")
 
 
 def _resolve_paths(table: Table, folder: Path) -> Table:
@@ -366,7 +366,7 @@ def _get_backend(given: Mapping[str, Json]) -> str:
 
 def _name_backend(value: Json, where: str) -> str:
     if str(value) not in BACKENDS:
-        raise ConfigError(f"{where} is {value!r:.40}; here there are {', '.join(BACKENDS)}")
+        raise ConfigError(f"{where} is {value!r:.40}; known backends are {', '.join(BACKENDS)}")
     return BACKENDS[str(value)]
 
 

@@ -215,8 +215,8 @@ def _score_test_split(run: Run, state: RunState) -> Tested:
         score = score_results(results)
         if not score.measured:
             raise BackendUnusable(
-                f"none of {score.items} test items came back under the {name} skill ({score.lost}); the training is"
-                " kept: run again when the target answers"
+                f"none of {score.items} test items was answered with the {name} skill ({score.lost}); what was trained"
+                " is kept: run again when the target answers"
             )
         folder, table = TEST_FOLDERS[name], _score_by_type(results, types)
         run.artefacts.results(folder, results, {"hard": score.hard, "soft": score.soft, "n": score.measured})

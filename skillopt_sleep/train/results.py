@@ -189,10 +189,10 @@ def check_result(result: object, item: Mapping[str, Any] | None = None) -> Rollo
         except ValueError as error:
             raise UsageError(f"{where}: {error}") from None
     if not isinstance(result, RolloutResult):
-        raise UsageError(f"{where}: a RolloutResult is wanted, the environment returned {excerpt(repr(result), 60)}")
+        raise UsageError(f"{where}: expected a RolloutResult, but the environment returned {excerpt(repr(result), 60)}")
     where = where if item else f"the rollout {result.id!r}"
     if not result.id.strip():
-        raise UsageError(f"{where}: its result has no id")
+        raise UsageError(f"{where}: the result has no id")
     if not result.call_error:
         result.hard, result.soft = read_score(result.hard, f"{where}: hard"), read_score(result.soft, f"{where}: soft")
     return result

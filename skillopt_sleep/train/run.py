@@ -96,10 +96,10 @@ def decode_state(data: bytes, path: str) -> RunState:
         found = msgspec.json.decode(data)
         version = found.get("schema_version") if isinstance(found, dict) else None
         if version != SCHEMA_VERSION:
-            raise DiskError(f"{path}: the run has schema version {version}, this program knows {SCHEMA_VERSION}")
+            raise DiskError(f"{path} has schema version {version}; this program reads only {SCHEMA_VERSION}")
         return msgspec.convert(found, RunState)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DiskError(f"{path}: the run cannot be read ({error}); remove the folder to start over") from error
+        raise DiskError(f"the run state {path} cannot be read ({error}); remove its folder to start over") from error
 
 
 def step_folder(step: int) -> str:

@@ -80,9 +80,9 @@ def replace_part(skill: str, text: str, part: Part = Part.GUIDANCE) -> str:
     Raises ``ValueError`` for a text that contains a part's marker or is longer than ``PART_CAP``.
     """
     if "skillopt-sleep:" in text:
-        raise ValueError(f"{part} may not contain the markers of its own region")
+        raise ValueError(f'the {part} of a skill must not contain "skillopt-sleep:", which marks its beginning and end')
     if len(text) > PART_CAP:
-        raise ValueError(f"{part} has {len(text)} characters, over the cap of {PART_CAP}")
+        raise ValueError(f"the {part} of the skill has {len(text)} characters; at most {PART_CAP} are allowed")
     return _join(_get_body(skill), {name: get_part(skill, name) for name in Part} | {part: text})
 
 

@@ -132,7 +132,7 @@ def remove_repeats(splits: Splits) -> Splits:
     )
     for split in SPLITS:
         if splits[split] and not kept[split]:
-            raise UsageError(f"every item of {split} asks the same as one of a more sealed split; {split} needs others")
+            raise UsageError(f"every item of {split} asks the same as one of another split; {split} needs other items")
     return replace(splits, **{split: tuple(kept[split]) for split in SPLITS}, notes=(*splits.notes, *notes))
 
 
@@ -154,10 +154,10 @@ def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
     for index, item in enumerate(items):
         place = f"{where}: item {index + 1}" if isinstance(where, str) else where[index]
         if not isinstance(item, dict):
-            raise UsageError(f"{place} is not an object with fields, but {excerpt(repr(item), 60)}")
+            raise UsageError(f"{place} must be an object with fields, not {excerpt(repr(item), 60)}")
         name = item.get("id")
         if str(name) != str(name).strip() and str(name).strip():
-            raise UsageError(f"{place} has the id {excerpt(repr(name), 40)}, with blanks around it; remove them")
+            raise UsageError(f"{place}: the id {excerpt(repr(name), 40)} begins or ends with a blank; remove it")
         if name is None or isinstance(name, bool | float | dict | list) or not str(name).strip():
             what = "has no id" if name in (None, "") else f"has the id {excerpt(repr(name), 40)}"
             raise UsageError(f"{place} {what}; every item needs an 'id' of its own, a text or a whole number")
@@ -175,7 +175,7 @@ def parse_ratio(ratio: str) -> tuple[int, int, int]:
     """Return the three whole numbers (at least 1) of ``train:val:test``. Raises ``UsageError``."""
     parts = [part.strip() for part in str(ratio).split(":")]
     if len(parts) != len(SPLITS) or not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
-        raise UsageError(f"ratio {ratio!r} is not train:val:test in whole numbers above 0, such as '2:1:7'")
+        raise UsageError(f"ratio is {ratio!r}, must be train:val:test in whole numbers above 0, such as '2:1:7'")
     return int(parts[0]), int(parts[1]), int(parts[2])
 
 

@@ -142,7 +142,7 @@ def _roll_out(run: Run, state: RunState, batches: Sequence[Sequence[Item]], step
             found[batch] += run.roll(items, state.current_skill, draw)
     if not (score := score_results([result for results in found for result in results])).measured:
         raise BackendUnusable(
-            f"step {step}: none of {score.items} attempts came back from the target ({score.lost}); nothing is scored:"
+            f"step {step}: the target answered none of {score.items} attempts ({score.lost}), so nothing is scored:"
             " run again when it answers"
         )
     return found
@@ -183,7 +183,7 @@ def _propose(
         made = propose(target, _reflect(run, state, rolled, lesson, step=step), run.optimizer, plan=plan)
     if made.analyses and all(analysis.lost for analysis in made.analyses):
         raise BackendUnusable(
-            f"step {step}: no analyst's call came back from the optimizer ({made.analyses[0].nothing}); nothing is"
+            f"step {step}: the optimizer answered no call for edits ({made.analyses[0].nothing}), so nothing is"
             " scored: run again when it answers"
         )
     if isinstance(scheduler, AutonomousScheduler) and made.selected.asked is not None:

@@ -66,7 +66,7 @@ class SkillOptTrainer:
     ) -> None:
         if not isinstance(config, SkillOptConfig):
             raise ConfigError(
-                f"config is {config!r:.60}, must be a SkillOptConfig; for a table use SkillOptConfig.from_dict(…)"
+                f"config is {config!r:.60}, must be a SkillOptConfig; SkillOptConfig.from_dict(…) makes one of a dict"
             )
         self.config = config
         self.env = as_env(env)
@@ -209,8 +209,8 @@ class SkillOptTrainer:
         state, score = score_selection(run, state, skill, "baseline_selection_eval")
         if not is_enough_measured(score.measured, score.items):
             raise BackendUnusable(
-                f"only {score.measured} of {score.items} selection items could be measured under the initial skill"
-                f" ({score.lost or 'no reason given'}); nothing is scored: run again when that is fixed"
+                f"with the initial skill, only {score.measured} of {score.items} selection items could be measured"
+                f" ({score.lost or 'no reason given'}); nothing is scored: run again when the cause is removed"
             )
         value = run.value(score)
         state = replace(state, current_score=value, best_score=value)
@@ -281,9 +281,9 @@ class _Nobody:
 def _check_skill(skill: object, most: int) -> None:
     """Raise ``UsageError`` if the initial skill is no text or too long, ``Refused`` if its frontmatter never ends."""
     if not isinstance(skill, str):
-        raise UsageError(f"the initial skill is {skill!r:.60}, must be a text; read the file first")
+        raise UsageError(f"the initial skill is {skill!r:.60}, must be the text of a skill; read its file first")
     if len(skill) > most:
-        raise ConfigError(f"the initial skill has {len(skill):,} characters, more than max_skill_chars, {most:,}")
+        raise ConfigError(f"the initial skill has {len(skill):,} characters; max_skill_chars allows at most {most:,}")
     apply_to_skill(skill, ())
 
 

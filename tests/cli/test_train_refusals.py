@@ -25,7 +25,7 @@ BAD = {
     "modes that exclude each other": (
         'skill_update_mode = "full_rewrite_minibatch"\nuse_skill_aware_reflection = true',
         "",
-        "needs analysts that propose edits",
+        "works only on edits",
     ),
     "gate on the test": ('selection_split = "test"', "", "selection_split is 'test'"),
     "no such environment": ('env = {name = "simple_q"}', "", "simple_q"),
@@ -38,7 +38,7 @@ BAD = {
 LATE = {
     "score that is none": ("return RolloutResult(id=given['item']['id'], hard=7)", "hard is 7"),
     "result of nobody": ("return RolloutResult(id='x', hard=1.0)", "its result has the id 'x'"),
-    "no result": ("return None", "a RolloutResult is wanted"),
+    "no result": ("return None", "expected a RolloutResult"),
 }
 
 

@@ -43,7 +43,7 @@ UNUSABLE = {
     "UTF-16": ("CLAUDE.md", "rules\n".encode("utf-16"), "save it as UTF-8"),
     "rule in Latin 1": ("CLAUDE.md", b"\n" + BEGIN + b"- gr\xfc\xdfe\n" + END, "line 3"),
     "too long": ("CLAUDE.md", b"- x\n" * 1_250_000, "5,000,000 bytes"),
-    "frontmatter never ends": (".claude/skills/learned/SKILL.md", b"---\nname: x\n", "line 1"),
+    "frontmatter begun here never ends": (".claude/skills/learned/SKILL.md", b"---\nname: x\n", "line 1"),
 }
 
 

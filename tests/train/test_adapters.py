@@ -305,7 +305,9 @@ def test_lost_reflection_ends_a_resumable_run(tmp_path):
             chat_optimizer("", "Why did order 2 of val fail?", stage="rollout")
             return [{"edits": [{"op": "append", "content": "Look the part up first."}]}]
 
-    with pytest.raises(BackendUnusable, match=r"no analyst's call came back .*TimedOut: too slow today.*; nothing is"):
+    with pytest.raises(
+        BackendUnusable, match=r"the optimizer answered no call for edits .*TimedOut: too slow today.*, so nothing is"
+    ):
         shopping(tmp_path, Model(lose="Why did"), Reflecting())
     again = Model(answers={"Why did order 2 of val fail?": "It was not looked up."})
     assert shopping(tmp_path, again, Reflecting())["test_hard"] == 1

@@ -40,7 +40,7 @@ def env(**splits):
         pytest.param(env(train=[{"topic": "alpha"}]), "has no id", id="missing-id"),
         pytest.param(env(train=[{"id": "a"}, {"id": "a"}]), "'a' occurs twice", id="duplicate"),
         pytest.param(env(train=[{"id": "v0"}]), "'v0' occurs twice", id="duplicate-across-splits"),
-        pytest.param(env(train=["a"]), "not an object", id="no-item"),
+        pytest.param(env(train=["a"]), "must be an object", id="no-item"),
     ],
 )
 def test_bad_data(tmp_path, bad, said):
@@ -74,7 +74,7 @@ def raising():
         pytest.param(raising, "raised KeyError on item 'v0'", id="raises"),
         pytest.param(lambda: math.nan, "item 'v0': hard is nan", id="nan"),
         pytest.param(lambda: 3, "item 'v0': hard is 3", id="beyond-one"),
-        pytest.param(lambda: "right", "a RolloutResult is wanted", id="no-result"),
+        pytest.param(lambda: "right", "expected a RolloutResult", id="no-result"),
     ],
 )
 def test_failing_scorer_is_reported(tmp_path, score, said):
@@ -93,9 +93,9 @@ def test_invalid_client_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("skill", "said"),
     [
-        pytest.param("---\nname: x\n", "frontmatter never ends", id="frontmatter"),
+        pytest.param("---\nname: x\n", "frontmatter begun here never ends", id="frontmatter"),
         pytest.param("x" * 30_000, "max_skill_chars", id="too-long"),
-        pytest.param(Path("SKILL.md"), "must be a text", id="a-path"),
+        pytest.param(Path("SKILL.md"), "must be the text of a skill", id="a-path"),
     ],
 )
 def test_invalid_initial_skill_is_refused(tmp_path, skill, said):
@@ -246,7 +246,7 @@ def test_question_environment_refuses_bad_options(given, says):
     [
         ({"config": {"num_epochs": 1}}, "config is .* must be a SkillOptConfig"),
         ({"config": None}, "config is None"),
-        ({"env": SchoolEnv}, r"the environment is the class SchoolEnv; pass an instance"),
+        ({"env": SchoolEnv}, r"env is the class SchoolEnv, must be an object"),
         ({"prompt_overrides": {"analyst_error": None}}, "the prompt analyst_error is None, must be a text"),
     ],
 )

@@ -126,9 +126,9 @@ async def later(**asked):
 @pytest.mark.parametrize(
     ("chat", "says"),
     [
-        (later, "has an async chat"),
+        (later, "is async; it must return the answer"),
         (lambda **asked: ("a", {}, 1), "returned 3 values"),
-        (lambda **asked: ("a", {"prompt_tokens": "many"}), "a usage of"),
+        (lambda **asked: ("a", {"prompt_tokens": "many"}), "reports the usage"),
         (lambda **asked: 1 + None, "the client .* raised TypeError"),
     ],
     ids=["async", "three values", "usage", "mistake"],

@@ -298,7 +298,7 @@ class Bad(SimulatorAdapter):
 
 ROW = {"id": "a", "hard": 1, "soft": 1}
 MISTAKES = {
-    "nothing": (None, "Bad.rollout returned None for 2 items; a list is wanted, with a dict of id, hard and soft"),
+    "nothing": (None, "Bad.rollout returned None for 2 items; expected a list with a dict of id, hard and soft"),
     "no rows": ([], r"Bad.rollout returned \[\] for 2 items"),
     "no id": ([{"hard": 1, "soft": 1}], "a rollout result has no 'id', only"),
     "no hard": ([{"id": "a", "soft": 1}], "a rollout result has no 'hard', only"),
@@ -449,7 +449,9 @@ def test_config_is_read_by_key_and_by_attribute(tmp_path):
         def setup(self, cfg):
             self.read = cfg["workers"], cfg.get("colour"), cfg.workers, getattr(cfg, "colour", "none"), cfg.sead
 
-    with pytest.raises(UsageError, match=r"Reading\.setup raised AttributeError: the config has no 'sead'.*'seed'"):
+    with pytest.raises(
+        UsageError, match=r"Reading\.setup raised AttributeError: the config has no field 'sead'.*'seed'"
+    ):
         ready(Reading(), tmp_path, workers=3)
     adapter = Reading()
     ready(adapter, tmp_path, workers=3, sead=1)
@@ -535,7 +537,7 @@ def test_loader_builds_batches_as_published(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"split_mode": "fold"}, "split_mode 'fold'"),
+        ({"split_mode": "fold"}, "split_mode is 'fold'"),
         ({}, "needs a data_path"),
         ({"data_path": "/no/such.json"}, "cannot read"),
         ({"split_mode": "split_dir"}, "needs a split_dir"),
@@ -620,7 +622,7 @@ EDITS = {
     "a text among edits": (["- x", {"op": "append", "content": "y"}], ["y"], ["'- x' is not an edit"]),
     "a number as content": ([{"op": "append", "content": 5}], ["5"], []),
     "a count in words": ([{"op": "append", "content": "x", "support_count": "3"}], ["x"], []),
-    "no content": ([{"op": "append", "content": None}], [], ["append needs a content"]),
+    "no content": ([{"op": "append", "content": None}], [], ["an edit with the operation append needs a 'content'"]),
 }
 
 
@@ -645,9 +647,9 @@ def test_single_patch_needs_no_list(tmp_path, given):
 def test_patch_of_none_is_nothing(tmp_path):
     """A patch that is None is ignored, as published; another value is reported."""
     assert proposed(tmp_path, [{"patch": None}, None]) == proposed(tmp_path, None) == []
-    with pytest.raises(UsageError, match=r"Bad\.reflect returned the patch 'oops', wanted"):
+    with pytest.raises(UsageError, match=r"Bad\.reflect returned the patch 'oops'; expected"):
         proposed(tmp_path, [{"patch": "oops"}])
-    with pytest.raises(UsageError, match=r"Bad\.reflect returned 'oops', wanted"):
+    with pytest.raises(UsageError, match=r"Bad\.reflect returned 'oops'; expected"):
         proposed(tmp_path, ["oops"])
 
 

@@ -56,16 +56,20 @@ def test_csv_has_names_and_lists_in_cells(tmp_path, suffix, mark):
 
 
 BROKEN = {
-    "no JSON": ("x.json", "[{]", r"x\.json: not JSON.*line 1"),
-    "no JSON in a line": ("x.jsonl", '{"id": 1}\n{"id":', r"x\.jsonl:2: not JSON: Expecting value \(column 7\)"),
-    "no list": ("x.json", '{"rules": 3}', "a list of items is wanted"),
-    "not an object": ("x.jsonl", "3", r"x\.jsonl:1: an item is an object"),
+    "no JSON": ("x.json", "[{]", r"x\.json: this is not JSON.*line 1"),
+    "no JSON in a line": (
+        "x.jsonl",
+        '{"id": 1}\n{"id":',
+        r"x\.jsonl:2: this is not JSON: Expecting value \(column 7\)",
+    ),
+    "no list": ("x.json", '{"rules": 3}', "must be a list of items"),
+    "not an object": ("x.jsonl", "3", r"x\.jsonl:1: an item must be an object"),
     "no cell": ("x.csv", "id,question\n1", r"x\.csv:2: this row must have 2 cells"),
     "cell too many": ("x.csv", "id,question\n1,a,b", r"x\.csv:2: this row must have 2 cells"),
-    "column twice": ("x.csv", "id,id\n1,2", "names the columns, each once"),
-    "kind": ("x.xlsx", "", r"data files end in \.json, .*not '\.xlsx'"),
-    "one column": ("x.csv", "id;question\n1;a", "names one column, 'id;question'; ',' separates"),
-    "not UTF-8": ("x.csv", b"id\n\xff", "not UTF-8, at byte 3; save it as UTF-8"),
+    "column twice": ("x.csv", "id,id\n1,2", "must name each column once"),
+    "kind": ("x.xlsx", "", r"ends in '\.xlsx'; a data file must end in \.json, "),
+    "one column": ("x.csv", "id;question\n1;a", "has only one column, 'id;question'; separate columns by ','"),
+    "not UTF-8": ("x.csv", b"id\n\xff", "is not UTF-8 .at byte 3.; save it as UTF-8"),
 }
 
 
@@ -84,7 +88,7 @@ def test_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"cannot read the data file .*none\.json: No such file"):
         read_items(tmp_path / "none.json")
     for ratio in ("", "1:1:1"):
-        with pytest.raises(UsageError, match=r"there is no data at .*none\.json"):
+        with pytest.raises(UsageError, match=r"the data .*none\.json do not exist"):
             load_splits(tmp_path / "none.json", ratio=ratio)
 
 
@@ -138,7 +142,7 @@ def test_folder_without_any_split_is_refused(tmp_path):
 def test_file_without_items_is_named(tmp_path):
     """The error names the file, not the ratio."""
     (tmp_path / "x.jsonl").write_text("")
-    with pytest.raises(UsageError, match=r"x\.jsonl holds no items"):
+    with pytest.raises(UsageError, match=r"x\.jsonl contains no items"):
         load_splits(tmp_path / "x.jsonl", ratio="2:1:1")
 
 
@@ -259,7 +263,7 @@ BAD = {
     "duplicate id": ({"train": [item("a"), item("a")]}, r"the id 'a' occurs twice: train\[0\] and train\[1\]"),
     "duplicate across": ({"train": [item("a")], "test": [item("a")]}, r"'a' occurs twice: train\[0\] and test\[0\]"),
     "same id, other type": ({"train": [{"id": 1}], "val": [{"id": "1"}]}, r"'1' occurs twice"),
-    "not an object": ({"train": ["a"]}, r"train\[0\] is not an object"),
+    "not an object": ({"train": ["a"]}, r"train\[0\] must be an object"),
 }
 
 
@@ -366,5 +370,5 @@ def test_rows_that_name_no_split_or_another(tmp_path, names, says):
 
 def test_id_with_blanks_around_it_is_refused():
     """Elsewhere it would be read without them."""
-    with pytest.raises(UsageError, match="has the id ' a', with blanks around it"):
+    with pytest.raises(UsageError, match="the id ' a' begins or ends with a blank"):
         check_splits({"train": [{"id": " a"}]})

@@ -42,7 +42,7 @@ def test_errors_travel_whole():
 
 def test_question_outside_of_an_attempt_is_a_mistake():
     """A thread of the environment's own has no attempt that its question could belong to."""
-    with pytest.raises(UsageError, match="in the thread that attempts it"):
+    with pytest.raises(UsageError, match="in the thread of that attempt"):
         RemoteClient("optimizer", "m").chat(system="", user="?")
 
 

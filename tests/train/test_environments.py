@@ -128,12 +128,15 @@ def test_bad_scorer_is_found_before_a_call(scorer, says):
 
 BAD_ITEMS = {
     "no id": ({"question": "?", "answers": ["x"]}, r"train\[0\] has no id"),
-    "no question": ({"id": "a", "answers": ["x"]}, "item 'a' asks nothing"),
-    "nearly a question": ({"id": "a", "qestion": "?", "answers": ["x"]}, "asks nothing.*did you mean 'qestion'"),
-    "no answers": ({"id": "a", "question": "?"}, "item 'a' has no answer to compare with: it needs 'answers'$"),
-    "nearly answers": ({"id": "a", "question": "?", "awnsers": "x"}, "it needs 'answers'; did you mean 'awnsers'"),
+    "no question": ({"id": "a", "answers": ["x"]}, "item 'a' has no 'question'"),
+    "nearly a question": ({"id": "a", "qestion": "?", "answers": ["x"]}, "has no 'question'.*did you mean 'qestion'"),
+    "no answers": ({"id": "a", "question": "?"}, "item 'a' has no 'answers' to compare the reply with$"),
+    "nearly answers": ({"id": "a", "question": "?", "awnsers": "x"}, "has no 'answers' .*; did you mean 'awnsers'"),
     "bad pattern": ({"id": "a", "question": "?", "answers": "(", "scoring": "regex"}, "item 'a': .*not a regular expr"),
-    "bad scoring": ({"id": "a", "question": "?", "answers": "x", "scoring": "exat"}, "item 'a': scoring 'exat'.*exact"),
+    "bad scoring": (
+        {"id": "a", "question": "?", "answers": "x", "scoring": "exat"},
+        "item 'a': scoring is 'exat'.*exact",
+    ),
     "too many choices": (
         {"id": "a", "question": "?", "answers": "1", "choices": [str(n) for n in range(27)]},
         "item 'a' has 27 choices",
@@ -251,12 +254,12 @@ def test_task_file_keeps_pins_and_deals_the_rest(tmp_path):
 @pytest.mark.parametrize(
     ("result", "says"),
     [
-        (3, "a RolloutResult is wanted"),
+        (3, "expected a RolloutResult"),
         ({"id": "a", "soft": 1}, "no 'hard'"),
         ({"id": "a", "hard": math.nan, "soft": 1}, "item 'a': hard is nan"),
         ({"id": "a", "hard": 1, "soft": 1.01}, "item 'a': soft is 1.01"),
         ({"id": "a", "hard": "yes", "soft": 1}, "item 'a': hard is 'yes', not a number"),
-        ({"id": " ", "hard": 1, "soft": 1}, "its result has no id"),
+        ({"id": " ", "hard": 1, "soft": 1}, "the result has no id"),
     ],
 )
 def test_result_of_an_environment_is_checked(result, says):
@@ -302,7 +305,7 @@ def test_result_under_another_id_is_refused():
         def rollout_one(self, *, item, skill, target_client):
             return RolloutResult(id="x", hard=1.0)
 
-    with pytest.raises(UsageError, match=r"item 'a': its result has the id 'x'; it must be that of the item"):
+    with pytest.raises(UsageError, match=r"item 'a': its result has the id 'x', must have the id of the item"):
         roll_out(Same(), ITEM, "", Client())
 
 
@@ -374,8 +377,8 @@ def test_one_file_is_an_environment(file):
     ("name", "options", "text", "says"),
     [
         ("none.py", {}, None, r"there is no environment file .*none\.py"),
-        ("mine.py", {"sise": 1}, FILE, "has no option 'sise', only size, data; did you mean 'size'"),
-        ("mine.py:Two", {}, FILE, "has no 'Two'"),
+        ("mine.py", {"sise": 1}, FILE, "has no option 'sise'; its options are size, data; did you mean 'size'"),
+        ("mine.py:Two", {}, FILE, "defines no 'Two'"),
         (
             "mine.py",
             {},
@@ -460,7 +463,7 @@ def test_scorer_that_raises_on_wrong_answers_is_found_beforehand():
 @pytest.mark.parametrize(
     ("answers", "says"),
     [
-        ([], r"it needs 'answers'$"),
+        ([], r"has no 'answers' to compare the reply with$"),
         ([math.nan], "the answer nan is neither"),
         ({"text": "x"}, "is neither a text nor a number"),
         ([["x"]], "is neither a text nor a number"),

@@ -225,7 +225,7 @@ def test_published_script_trains(moved, monkeypatch):
     adapter = load_environment(str(moved), {"split_dir": str(split)}).adapter
     summary = ReflACTTrainer(cfg, adapter).train()
     assert (summary["config"]["seed"], summary["total_steps"], adapter.backends[0]) == (7, 2, "codex_exec")
-    with pytest.raises(UsageError, match=r"'seed' is not section\.key=value"):
+    with pytest.raises(UsageError, match=r"'seed' must have the form section\.key=value"):
         load_config(str(moved / "config.yaml"), ["seed"])
 
 

@@ -113,5 +113,5 @@ def test_state_of_the_reference_is_accepted():
         ours.step()
     theirs.load_state_dict({"current_step": 5})
     assert theirs.step() == ours.step()
-    with pytest.raises(ValueError, match="a schedule's state has a 'step'"):
+    with pytest.raises(ValueError, match="the state of a schedule needs 'step'"):
         theirs.load_state_dict({"max_lr": 3})

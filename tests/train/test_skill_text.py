@@ -86,9 +86,9 @@ def test_guidance_comes_out_as_it_went_in(body, guidance):
 
 def test_guidance_is_bounded():
     """It is read with every task, so its length has a cap, and it may not hold its own markers."""
-    with pytest.raises(ValueError, match="over the cap"):
+    with pytest.raises(ValueError, match="at most 2000 are allowed"):
         replace_part("", "x" * (PART_CAP + 1))
-    with pytest.raises(ValueError, match="markers"):
+    with pytest.raises(ValueError, match="must not contain"):
         replace_part("", "<!-- skillopt-sleep:end of guidance -->")
 
 

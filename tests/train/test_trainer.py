@@ -408,7 +408,7 @@ def test_damaged_run_says_what_helps(tmp_path):
     """The message does not suggest the repair of the user's own database."""
     trainer(tmp_path, num_epochs=1).train()
     (tmp_path / "run" / "ledger.db").write_bytes(b"garbage" * 100)
-    with pytest.raises(DiskError, match=r"ledger\.db is damaged.*remove .*run to begin anew") as raised:
+    with pytest.raises(DiskError, match=r"ledger\.db is damaged.*remove .*run to start over") as raised:
         trainer(tmp_path, num_epochs=1).train()
     assert "doctor" not in str(raised.value)
 

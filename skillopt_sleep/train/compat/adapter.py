@@ -115,12 +115,12 @@ class SplitDataLoader(BaseDataLoader):
             setattr(self, name, str(getattr(self, name) or cfg.get(name) or ""))
         mode = self.split_mode.strip().lower() or "ratio"
         if mode not in {"ratio", "split_dir"}:
-            raise UsageError(f"split_mode {self.split_mode!r} is neither ratio nor split_dir")
+            raise UsageError(f"split_mode is {self.split_mode!r}, must be ratio or split_dir")
         self.split_mode = "split_dir" if mode == "ratio" and self.split_dir and not self.data_path else mode
         if self.split_mode == "ratio":
             self.split_dir = self._materialize_ratio_split(cfg)
         if not self.split_dir:
-            raise UsageError("the dataloader needs a split_dir with train/, val/ and test/, or a data_path to deal")
+            raise UsageError("the dataloader needs a split_dir with train/, val/ and test/, or a data_path to split")
         self._load_all_splits()
 
     def _load_all_splits(self) -> None:
@@ -136,7 +136,7 @@ class SplitDataLoader(BaseDataLoader):
         path = Path(data_path)
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         if len(files) != 1:
-            raise UsageError(f"data_path {data_path} holds {len(files)} files; exactly one can be dealt")
+            raise UsageError(f"data_path {data_path} has {len(files)} files, but only one can be split; name that file")
         return read_items(files[0])
 
     def load_split_items(self, split_path: str) -> list[Item]:
@@ -222,7 +222,7 @@ class SplitDataLoader(BaseDataLoader):
     def _materialize_ratio_split(self, cfg: dict[str, Any]) -> str:
         """Deal the items, write one folder for each split, and return the folder that contains them."""
         if not self.data_path:
-            raise UsageError("split_mode ratio needs a data_path: one JSON, JSONL or CSV file")
+            raise UsageError("split_mode ratio needs a data_path: the JSON, JSONL or CSV file to split")
         self.split_ratio = self.split_ratio or "2:1:7"
         parse_ratio(self.split_ratio)
         dealt = split_items(self.load_raw_items(self.data_path), self.split_ratio, seed=self.split_seed)

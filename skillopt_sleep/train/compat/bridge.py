@@ -57,7 +57,7 @@ class _Config(dict[str, Any]):
     def __getattr__(self, name: str) -> object:
         """Return the value of a key; an unknown one raises an error that names the nearest known key."""
         if name not in self:
-            raise AttributeError(f"the config has no {name!r}{suggest_name(name, self)}")
+            raise AttributeError(f"the config has no field {name!r}{suggest_name(name, self)}")
         return self[name]
 
 
@@ -109,7 +109,7 @@ class AdapterEnv(SkillEnv):
         Each split is loaded when first requested, because an adapter may refuse a split that the run does not need.
         """
         if not self._clients:
-            raise UsageError(f"the environment {self.name} has no items before setup(), which train() calls first")
+            raise UsageError(f"the environment {self.name} has no items yet; call setup() first, as train() does")
         if split not in SPLITS:
             raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}{suggest_name(split, SPLITS)}")
         if split not in self._items:
@@ -143,7 +143,7 @@ class AdapterEnv(SkillEnv):
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:  # noqa: ARG002
         """Raise ``UsageError``, because an adapter can only try batches of items."""
-        raise UsageError(f"{self.name} rolls out batches; the trainer and eval call rollout_batch")
+        raise UsageError(f"the environment {self.name} attempts items in batches only; call rollout_batch")
 
     def rollout_batch(
         self, *, items: list[Item], skill: str, split: str, seed: int, out_dir: str
@@ -167,8 +167,8 @@ class AdapterEnv(SkillEnv):
             return lost
         if not isinstance(rows, list | tuple) or not rows:
             raise UsageError(
-                f"{self.name}.rollout returned {excerpt(repr(rows), 40)} for {len(items)} items; a list is wanted, with"
-                " a dict of id, hard and soft for each"
+                f"{self.name}.rollout returned {excerpt(repr(rows), 40)} for {len(items)} items; expected a list with"
+                " a dict of id, hard and soft for each item"
             )
         results = self._read(rows, items, Path(out_dir))
         mark_losses(log.lost(), results, items)
@@ -202,7 +202,7 @@ class AdapterEnv(SkillEnv):
                 raise loss.error
         patches: Any = [reply] if reply is None or isinstance(reply, Mapping | RawPatch) else reply
         if not isinstance(patches, list | tuple):
-            raise UsageError(f"{self.name}.reflect returned {type(reply).__name__}, a list of patches is wanted")
+            raise UsageError(f"{self.name}.reflect returned {type(reply).__name__}; expected a list of patches")
         return [patch for found in patches if (patch := _read_patch(found, self.name)) is not None]
 
     def _read(self, rows: Sequence[Any], items: Sequence[Item], out_dir: Path) -> list[RolloutResult]:
@@ -231,7 +231,9 @@ class AdapterEnv(SkillEnv):
         if split == "train":
             size = wanted or (loader.get_train_size() if loader is not None else 0) or 0
             if not size:
-                raise UsageError(f"{self.name} has no items to count: give extras = {{'train_size': N}} in the config")
+                raise UsageError(
+                    f"{self.name} has an unknown number of items: set extras = {{'train_size': N}} in the config"
+                )
             return _make_placeholders(split, size)
         if loader is None:
             manager = self.adapter.build_eval_env(env_num=wanted, split=SPLIT_NAMES[split], seed=seed)
@@ -353,12 +355,13 @@ def _read_patch(reply: object, name: str) -> RawPatch | None:
         return reply
     if not isinstance(reply, Mapping):
         raise UsageError(
-            f"{name}.reflect returned {excerpt(repr(reply), 60)}, wanted {{'patch': {{'edits': [...]}}}} or None"
+            f"{name}.reflect returned {excerpt(repr(reply), 60)}; expected {{'patch': {{'edits': [...]}}}} or None"
         )
     patch = RawPatch.from_dict(reply)
     if patch is None and reply.get("patch") is not None:
         raise UsageError(
-            f"{name}.reflect returned the patch {excerpt(repr(reply['patch']), 60)}, wanted {{'edits': [...]}} or None"
+            f"{name}.reflect returned the patch {excerpt(repr(reply['patch']), 60)}; expected {{'edits': [...]}} or"
+            " None"
         )
     return patch
 

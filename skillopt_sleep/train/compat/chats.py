@@ -71,7 +71,7 @@ def _make_chat_messages(role: str) -> Callable[..., tuple[Any, Row]]:
         """Return the role's answer to a conversation, and its usage. Raises ``UsageError`` for tools."""
         if tools or tool_choice:
             raise current.refuse(
-                role, "chat with tools is not available here: roll out an agent CLI of your own, or ask in text"
+                role, "a chat with tools is not available here: ask in text, or run an agent CLI in your own rollout"
             )
         options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
         text, usage = current.chat(role, messages, stage, max_completion_tokens, options)
@@ -103,7 +103,7 @@ def load_prompt(name: str, env: str | None = None) -> str:
         return load_template(name)[0]
     except OSError:
         found = ", ".join(map(str, places)) or "give env for a prompt of your own"
-        raise FileNotFoundError(f"there is no prompt {name!r}, here or beside the environment ({found})") from None
+        raise FileNotFoundError(f"there is no prompt {name!r} here or beside the environment ({found})") from None
 
 
 def extract_json(text: object) -> Any:
@@ -156,7 +156,7 @@ class CallLog:
     def client(self, role: str) -> ChatClient:
         """Return the client that asks a role's model. Raises ``UsageError`` outside of a run."""
         if role not in self.clients:
-            raise UsageError(f"chat_{role} works inside train() or eval only: a call needs a run to be counted in")
+            raise UsageError(f"chat_{role} works only inside train() or eval, because its calls count for a run")
         return self.clients[role]
 
     @contextmanager

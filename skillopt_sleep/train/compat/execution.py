@@ -112,7 +112,7 @@ def run_target_exec(
     if images or allow_file_edits:
         what = "pictures" if images else "allow_file_edits"
         raise current.refuse(
-            "target", f"run_target_exec with {what} is not available here: the target is asked in text"
+            "target", f"run_target_exec with {what} is not available here: the target can only answer in text"
         )
     skill = Path(work_dir, SKILL_FILE)
     system = skill.read_text(encoding="utf-8") if skill.is_file() else ""
@@ -169,7 +169,7 @@ def _make_place(work_dir: str, name: str) -> Path:
     root = Path(work_dir).resolve()
     path = Path(os.path.normpath(root / name))
     if root not in path.parents:
-        raise UsageError(f"the workspace file {name!r} is outside of {work_dir}")
+        raise UsageError(f"the workspace file {name!r} must lie inside of {work_dir}")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 

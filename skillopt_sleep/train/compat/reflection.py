@@ -172,7 +172,7 @@ def convert_to_plain_row(row: Mapping[Any, Any], where: str) -> Row:
     try:
         return msgspec.json.decode(msgspec.json.encode(dict(row), enc_hook=simplify), type=dict[str, Any])
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: its row cannot be kept as JSON: {error}") from None
+        raise UsageError(f"{where}: the returned row cannot be stored as JSON: {error}") from None
 
 
 def _reflect(
@@ -245,7 +245,7 @@ def _read_conversation(prediction_dir: Path, name: str) -> list[Any]:
     try:
         turns = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UsageError(f"{path} is not JSON: {error}") from None
+        raise UsageError(f"the conversation file {path} is not JSON: {error}") from None
     return [turn for turn in turns if turn] if isinstance(turns, list) else []
 
 
@@ -298,6 +298,6 @@ def check_mode(update_mode: str) -> None:
     """Raise ``UsageError`` for an update mode in which the optimizer rewrites the skill and proposes no edits."""
     if update_mode not in {"patch", "rewrite_from_suggestions"}:
         raise UsageError(
-            f"update_mode {update_mode!r} is not available in functions that return edits; the trainer has"
-            " skill_update_mode = 'full_rewrite_minibatch' for environments without a reflect of their own"
+            f"update_mode {update_mode!r} is not available here, where functions return edits; to rewrite the whole"
+            " skill, set skill_update_mode = 'full_rewrite_minibatch' for an environment without its own reflect"
         )

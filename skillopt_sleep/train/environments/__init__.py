@@ -52,7 +52,7 @@ def as_env(env: object) -> SkillEnv:
     if isinstance(env, SkillEnv):
         return env
     if inspect.isclass(env):
-        raise UsageError(f"the environment is the class {env.__name__}; pass an instance: env={env.__name__}(…)")
+        raise UsageError(f"env is the class {env.__name__}, must be an object of it: env={env.__name__}(…)")
     if is_adapter(env):
         return AdapterEnv(env)  # type: ignore[arg-type]  # by its methods, wherever its base class came from
     missing = [name for name in REQUIRED if not callable(getattr(env, name, None))]
@@ -87,7 +87,7 @@ def make_environment(
     """
     if not callable(maker):
         if options:
-            raise UsageError(f"{where}: an environment that exists already takes no options ({', '.join(options)})")
+            raise UsageError(f"{where} is an object and takes no options; give {', '.join(options)} to its class")
         return as_env(maker)
     takes = inspect.signature(maker).parameters.values()
     known = [item.name for item in takes if item.kind in {item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY}]
@@ -98,7 +98,7 @@ def make_environment(
         for option in options:
             if option not in known:
                 raise UsageError(
-                    f"{where} has no option {option!r}, only {', '.join(known)}{suggest_name(option, known)}"
+                    f"{where} has no option {option!r}; its options are {', '.join(known)}{suggest_name(option, known)}"
                 )
     try:
         env = as_env(maker(**{**select_arguments(maker, config or {}), **options}))
@@ -134,7 +134,7 @@ def roll_out(env: SkillEnv, item: Item, skill: str, target_client: ChatClient) -
         result = env.rollout_one(item=item, skill=skill, target_client=target_client)
     result = check_result(result, item)
     if result.id != str(item["id"]):
-        raise UsageError(f"item {str(item['id'])!r}: its result has the id {result.id!r}; it must be that of the item")
+        raise UsageError(f"item {str(item['id'])!r}: its result has the id {result.id!r}, must have the id of the item")
     result.task_type = result.task_type or str(item.get("task_type") or "")
     return result
 
@@ -155,7 +155,7 @@ def run_rollout(
     """
     wrapped, backend = as_env(env), as_backend(target_client, "target")
     if callable(getattr(wrapped, "rollout_batch", None)):
-        raise UsageError(f"{wrapped.name} rolls out batches; call its rollout_batch, or train() and eval")
+        raise UsageError(f"{wrapped.name} attempts items in batches only; call its rollout_batch, or train() and eval")
 
     def attempt(numbered: tuple[int, Item]) -> RolloutResult:
         number, item = numbered
@@ -209,7 +209,7 @@ def _import_file(path: Path) -> ModuleType:
     name = f"skillopt_sleep_env_{sha256(str(path).encode())[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is not a Python file")
+        raise UsageError(f"the environment file {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     places = [str(path.parent), str(path.parent.parent)]
     sys.path[:0] = places
@@ -251,7 +251,7 @@ def _find_in_module(module: ModuleType, name: str, path: Path) -> object:
     """Return what a module defines under ``name``; without one, its ``ENVIRONMENT`` or its only environment class."""
     if name:
         if not hasattr(module, name):
-            raise UsageError(f"{path} has no {name!r}{suggest_name(name, vars(module))}")
+            raise UsageError(f"the environment file {path} defines no {name!r}{suggest_name(name, vars(module))}")
         return getattr(module, name)
     if hasattr(module, "ENVIRONMENT"):
         return module.ENVIRONMENT

@@ -51,7 +51,7 @@ class ChecksEnv(SkillEnv):
     ) -> None:
         given = dict(zip(SPLITS, map(tuple, (train_tasks, val_tasks, test_tasks)), strict=True))
         if data and any(given.values()):
-            raise UsageError("give tasks, or data to read them from, not both")
+            raise UsageError("give the environment checks either tasks or data, not both")
         if not data and not any(given.values()):
             raise UsageError("checks has no data: name a task file, as `skillopt-sleep harvest --tasks-out` writes it")
         self._splits = _deal(_read_tasks(Path(data)), ratio, split_seed) if data else given
@@ -125,7 +125,8 @@ class ChecksEnv(SkillEnv):
     def _ask(self, task: TaskRecord, target_client: ChatClient) -> Ask:
         if may_ask_model(task.reference) and self._optimizer is None:
             raise UsageError(
-                f"task {task.id}: a rubric needs the optimizer to judge; call setup() first, as train() does"
+                f"task {task.id} is judged by a rubric, which needs the optimizer model; call setup() first, as"
+                " train() does"
             )
         return as_ask(self._optimizer or target_client)
 

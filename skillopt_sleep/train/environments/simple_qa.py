@@ -68,7 +68,7 @@ class SimpleQAEnv(SkillEnv):
             test=_check_list("test_items", test_items),
         )
         if data and any(given[split] for split in SPLITS):
-            raise UsageError("give items, or data to read them from, not both")
+            raise UsageError("give the environment simple_qa either items or data, not both")
         if not data and not any(given[split] for split in SPLITS):
             raise UsageError("simple_qa has no data: name a file and a ratio, or a folder with train/, val/ and test/")
         self._splits = load_splits(data, ratio=ratio, seed=split_seed, limit=limit) if data else given
@@ -170,14 +170,14 @@ class SimpleQAEnv(SkillEnv):
         for item in self._list_items():
             if not get_question(item).strip():
                 near = suggest_name("question", [name for name in item if name != "question"])
-                raise UsageError(f"item {item['id']!r} asks nothing: it needs a 'question'{near}")
+                raise UsageError(f"item {item['id']!r} has no 'question', which every item needs{near}")
             if not callable(self._scoring):
                 _check_answers(item)
             choices = item.get("choices") or item.get("options") or ()
             if not isinstance(choices, list | tuple | Mapping):
                 raise UsageError(f"item {item['id']!r}: choices is {choices!r:.40}, must be a list or an object")
             if len(choices) > len(string.ascii_uppercase):
-                raise UsageError(f"item {item['id']!r} has {len(choices)} choices, more than there are letters")
+                raise UsageError(f"item {item['id']!r} has {len(choices)} choices; there are letters for only 26")
             if not callable(self._scoring) and (why := find_flaw(self._make_expected(item))):
                 raise UsageError(f"item {item['id']!r}: {why}")
         for item in self._list_items() if callable(self._scoring) else ():
@@ -195,7 +195,7 @@ def _check_answers(item: Item) -> None:
     """Raise ``UsageError`` for an item without answers, or with an answer that is neither a text nor a number."""
     if not get_answers(item):
         near = suggest_name("answers", [name for name in item if name not in ANSWERS])
-        raise UsageError(f"item {item['id']!r} has no answer to compare with: it needs 'answers'{near}")
+        raise UsageError(f"item {item['id']!r} has no 'answers' to compare the reply with{near}")
     for answer in get_raw_answers(item):
         if not (isinstance(answer, str | int) or (isinstance(answer, float) and math.isfinite(answer))):
             odd = excerpt(repr(answer), 40)
@@ -224,7 +224,7 @@ def _read_scoring(name: object, where: str) -> Scoring:
     if not isinstance(name, str):
         raise UsageError(f"{where} is {excerpt(repr(name), 40)}, must be one of {', '.join(known)}, or a function")
     if name not in known:
-        raise UsageError(f"{where} {name!r} is none of {', '.join(known)}{suggest_name(name, known)}")
+        raise UsageError(f"{where} is {name!r}, must be one of {', '.join(known)}{suggest_name(name, known)}")
     return Scoring(name)
 
 
