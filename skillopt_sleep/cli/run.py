@@ -75,6 +75,7 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
         _print_dry_run(workspace, tasks, as_json=as_json)
         return
     from skillopt_sleep.storage.files import is_held
+    from skillopt_sleep.usecases.status import find_earlier_proposal
 
     if tasks is None:
         ask_about_receivers(workspace)
@@ -85,7 +86,8 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
         if wait and is_held(workspace.data_dir):
             click.echo(f"skillopt-sleep: another night is running; waiting up to {wait:g} minutes for it", err=True)
         report = run_night(workspace, plan, wait=wait * 60, progress=progress)
-    _print_report(report, as_json=as_json, place=list_place_arguments(flags), again=typed_options())
+    place, earlier = list_place_arguments(flags), find_earlier_proposal(workspace, report)
+    _print_report(report, as_json=as_json, place=place, again=typed_options(), earlier=earlier)
     sys.exit(report.exit_code or 0)
 
 
@@ -260,10 +262,13 @@ def _print_dry_run(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *
     print_answer(forecast_night(workspace, tasks), describe_dry_run, as_json=as_json)
 
 
-def _print_report(report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = ()) -> None:
+def _print_report(
+    report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = (), earlier: str = ""
+) -> None:
     """Print the report of a night on stdout, and on stderr why the night failed.
 
-    ``place`` and ``again`` are options that the commands shown in the report need, to find or to repeat this night.
+    ``place`` and ``again`` are options that the commands shown in the report need, to find or to repeat this night;
+    ``earlier`` is an earlier night whose proposal still waits, or "".
     """
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.reports.page import render_diagnostics
@@ -274,7 +279,7 @@ def _print_report(report: NightReport, *, as_json: bool, place: str = "", again:
     if as_json:
         click.echo(render_diagnostics(report).decode(), nl=False)
     else:
-        night, program = describe_night(report), get_program_name()
+        night, program = describe_night(report, earlier=earlier), get_program_name()
         print_page(describe_screen(night, program=program, place=place, again=again, everything=False), paged=False)
         folder = get_night_folder(report.project, report.night)
         click.echo(f"\nthe page: {folder / 'report.html'}\ndiagnostics: {folder / 'diagnostics.json'}")

@@ -151,13 +151,14 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
     @property
     def you_said_so(self) -> str:
-        """A clause about a standing wish that was always followed: "followed where you said it; worse at...", or ""."""
+        """A clause about a wish that was always followed, "followed where you said it; no worse at...", or ""."""
         tried, heeded = self.own
         if not (self.wished and 0 < tried == heeded and self._is_harmless):
             return ""
         where = "" if tried == 1 else f"at all {tried} requests "
         others = len(self.tasks) or 1
-        return f"followed {where}where you said it; worse at none of {others} other request{'s' if others > 1 else ''}"
+        rest = f"any of the {others} requests" if others > 1 else "the 1 request"
+        return f"followed {where}where you said it; no worse at {rest} that it was tried on but not written from"
 
     @property
     def awaits_sources(self) -> bool:

@@ -327,13 +327,13 @@ def _list_notes(proved: Proved) -> Iterable[str]:
     if references:
         votes = len(references) - len(silent)
         where = "1 correction has" if len(references) == 1 else f"{len(references)} corrections have"
-        why = ", because a test must know for certain what is right" if silent else ""
-        said = f"{where} a record of the agent's work before and after"
-        yield f"{said}: rules are learnt from {len(references)} and tested at {votes or 'none'}{why}"
+        why = f", and tested at {votes or 'none'} so far: a test must know for certain what is right" if silent else ""
+        yield f"{where} a record of the agent's work before and after; rules are learnt from {len(references)}{why}"
     needy = [ref for ref in silent if ref.proof.by == "judge" and ref.proof.state is ProofState.UNPROVEN]
     if needy:
-        count = "1 of these waits" if len(needy) == 1 else f"{len(needy)} of these wait"
-        yield f"{count} until the judge has shown that it can tell: {proved.calibration.in_words}"
+        count = "1 of these becomes a test" if len(needy) == 1 else f"{len(needy)} of these become tests"
+        so_far = f"so far, {proved.calibration.in_words}; until then no verdict rests on them"
+        yield f"{count} once a judge can tell such work apart: {so_far}"
     if proved.lost:
         yield f"some corrections could not be examined tonight ({proved.lost}); another night asks again"
 

@@ -105,7 +105,10 @@ def check_loading(outcome: Consolidated, models: Models, bounds: MemoryBounds = 
     if records:
         loading, why = _read_records(records, accepted)
     elif not models.manner.probes:
-        loading, why = Loading.NOT_CHECKED, "no coding agent took part that could have read it"
+        loading, why = (
+            Loading.NOT_CHECKED,
+            "the answers did not come from a coding agent, and nothing else loads the file",
+        )
     else:
         loading, why = _replay_once(outcome, accepted, models)
     found = Loaded(replay=replace(report, loading=loading, why=why), stale=stale)

@@ -23,6 +23,7 @@ from skillopt_sleep.safety.provenance import Grounds, ground_rule, is_evidence
 SCHEMA = make_object_schema(unasked={"type": "array", "items": {"type": "integer"}})
 MOST_QUOTES = 12
 """Maximum number of the person's texts that are shown to the model together with one rule."""
+UNRELATED = "named as a source of a rule, but nothing typed there speaks of it"
 UNASKED = "second reading: the model that read it finds that you did not ask for this"
 
 
@@ -40,6 +41,7 @@ def ground_edits(
     typed there. The other sentences come as edits that are never applied. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     grounded, held = [], []
+    intents = {task.id: excerpt(task.intent, 80) for task in tasks}
     rules: dict[str, Grounds] = {}
     for analysis in analyses:
         proposals, refused = [], list(analysis.refused)
@@ -59,7 +61,7 @@ def ground_edits(
                 rules[kept.text] = grounds
             sources = [task.id for task in tasks if task.id in kept.task_ids and is_evidence(task, words)]
             refused += [
-                Refusal(subject=f"edit {edit.id}", words=name, why="nothing typed in that request speaks of the rule")
+                Refusal(subject=f"edit {edit.id}", words=intents.get(name, name), why=UNRELATED)
                 for name in kept.task_ids
                 if name not in sources
             ]

@@ -96,8 +96,9 @@ Page: TypeAlias = Sequence[Section]
 def count_rest(count: int, most: int, noun: str = "", plural: str = "") -> Iterator[Cell]:
     """Yield a line like "and 3 more: --all shows them" if ``count`` is more than the ``most`` shown, else nothing."""
     if count > most:
-        what = number(count - most, noun, plural)
-        yield Line(f"and {what}{'' if noun else ' more'}: --all shows them", Tone.QUIET)
+        left = count - most
+        what = f"and {number(left, noun, plural)}{'' if noun else ' more'}"
+        yield Line(f"{what}: --all shows {'it' if left == 1 else 'them'}", Tone.QUIET)
 
 
 def render_plain(page: Page) -> str:

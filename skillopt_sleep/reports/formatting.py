@@ -169,8 +169,8 @@ def describe_expectation(report: NightReport) -> str:
     least, usual, most = (sum(getattr(row, end) for row in report.expected) for end in ("least", "usual", "most"))
     least, most = find_range(usual, report.caps.calls) if usual else (least, most)
     rest = total_spend(report).calls - made
-    more = f", and {number(rest)} more that no forecast covers" if rest > 0 else ""
-    return f"{number(least)} to {number(most)} calls were expected, {number(made)} were made{more}"
+    more = f"; the other {number(rest)} are not part of the forecast" if rest > 0 else ""
+    return f"{number(made)} calls were made where {number(least)} to {number(most)} were expected{more}"
 
 
 def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:

@@ -20,7 +20,7 @@ from skillopt_sleep.reports.rows import Outcome, list_said, list_tasks
 class Ending(enum.StrEnum):
     """How a night ended, in one word."""
 
-    ACCEPTED = "ACCEPTED"
+    PROVEN = "PROVEN"
     UNTESTED = "UNTESTED"
     NOT_LOADED = "NOT LOADED"
     NOT_OPENED = "NOT OPENED"
@@ -33,7 +33,7 @@ class Ending(enum.StrEnum):
 
 
 TONES = {
-    Ending.ACCEPTED: Tone.GOOD,
+    Ending.PROVEN: Tone.GOOD,
     Ending.UNDECIDED: Tone.WAITING,
     Ending.RUNNING: Tone.WAITING,
     Ending.STOPPED: Tone.BAD,

@@ -57,6 +57,7 @@ def _gain(trial: TrialReport) -> str:
     tasks = max(trial.tasks, trial.tasks_in_all)
     document = DOCUMENTS.get(trial.document, plain(trial.document))
     said = f"Compared with and without the changed {document} on {number(tasks, 'request')} of yours"
+    requests = "request" if improved == 1 else "requests"
     if trial.tasks < tasks:
         said += f", {trial.tasks} of them tonight"
     if trial.since:
@@ -64,7 +65,8 @@ def _gain(trial: TrialReport) -> str:
         said += f": tonight {improved} came out better and {worsened} worse; over all nights"
         said += f" {number(decision.wins, 'comparison')} came out better and {decision.losses or 'none'} worse."
     else:
-        said += f": {improved} came out better with it, {worsened} worse."
+        said += f", in {number(trial.decision.pairs, 'comparison')}" if trial.decision.pairs > tasks else ""
+        said += f": {improved} {requests} came out better with it, {worsened} worse."
     if trial.worsened or trial.losses_before:
         said += f" {describe_regressions(trial)}"
     if tasks < DECIDING:
@@ -109,7 +111,10 @@ def describe_account(account: Account) -> str:
         return f"{number(account.tried, 'rule')} tried, none proven."
     proven = f"{number(account.tried, 'rule')} tried, {number(account.accepted)} proven"
     if not account.at_most:
-        return f"{proven}, which luck alone would do in fewer than 5 of 100 cases."
+        return (
+            f"{proven}. Even if {'it were' if account.tried == 1 else f'all {account.tried} were'} useless, luck would"
+            " prove any of them in fewer than 5 of 100 cases."
+        )
     return f"{proven}; luck may explain {account.at_most} of these, hardly more."
 
 
@@ -169,8 +174,9 @@ def describe_position(audit: NoiseReport) -> str:
     """Return sentences on whether the judge prefers the first or the second of two answers."""
     position = audit.position
     said = (
-        f"The judge compared {number(position.judged, 'pair')} of answers in random order: the first answer won"
-        f" {times(position.first)}, the second {times(position.second)}"
+        f"The judge saw the two answers of a comparison side by side, in random order, {times(position.judged)}, as"
+        f" equal answers need no judge: the first answer won {times(position.first)}, the second"
+        f" {times(position.second)}"
     )
     if not position.first + position.second:
         return f"{said}."

@@ -18,7 +18,7 @@ from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.night.report import HoldoutRow, NightReport, PendingReport, TaskLabel, TrialReport
-from skillopt_sleep.reports.formatting import WORDS, number, plain, plain_lines
+from skillopt_sleep.reports.formatting import WORDS, number, plain, plain_lines, times
 
 if TYPE_CHECKING:  # what a night was made of takes longer to import than `status` runs
     from skillopt_sleep.gate.account import Trial
@@ -43,6 +43,7 @@ ALIKE = 0.3
 OPERATIONS: Mapping[str, str] = WORDS["operations"]
 """For each operation of an edit, its words before a document's name: "append" is "new in"."""
 
+_EXAMPLE = re.compile(r"\b(?:like|such as|for example|for instance|e\.g\.)\s.*", re.IGNORECASE)
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -80,9 +81,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
     outcome: Outcome
     kind: str
-    """Where this is: "corrected by you", "another place where it applies" or "asked by you"."""
-    day: str
-    """The day of the session in words, or "" when it is unknown."""
+    """The kind of place and the day of its last session, such as "asked by you twice, last on 5 March 2026"."""
     asked: str
     said: tuple[str, ...]
     """The person's words at this place."""
@@ -130,23 +129,26 @@ def list_said(report: NightReport) -> tuple[PendingReport, ...]:
 
 
 def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
-    """Return the edits held back from trial, without those still undecided, which reports list in another place."""
+    """Return the edits that were held back, each rule once, without rules that reports list in another place."""
     pending = {edit for change in report.pending for edit in change.edits}
-    return tuple(
-        held for held in report.held_edits if held.status is not EditStatus.PENDING or held.edit.id not in pending
-    )
+    listed = {without_bullet(rule) for change in report.pending for rule in change.rules}
+    held = [edit for edit in report.held_edits if edit.status is not EditStatus.PENDING or edit.edit.id not in pending]
+    texts = {without_bullet(edit.edit.text or edit.edit.anchor): edit for edit in reversed(held)}
+    return tuple(texts[text] for text in reversed(texts) if text not in listed)
 
 
 def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | None = None) -> str:
     """Return how many corrections a rule comes from (``shown`` are quoted) and its results at moments, in words."""
     labels = {label.id: label for label in report.tasks if label.moment}
-    written = [labels[task] for task in applied.edit.task_ids if task in labels]
-    lessons = {label.moment for label in written}
+    written = [label for label in report.tasks if label.id in applied.edit.task_ids and (label.words or label.moment)]
+    wordings = len({words for label in written for words in label.words})
+    lessons = {label.moment for label in written if label.moment}
     trials = [trial for trial in report.trials if applied.edit.id in trial.edits]
     measured = dict.fromkeys(task for trial in trials for task in trial.measured if task in labels)
     heeded = {task for trial in trials for task in trial.heeded}
     worse = {task for trial in trials for task in trial.worsened}
-    some = f", of which {shown} {'is' if shown == 1 else 'are'} quoted here" if shown and shown < len(written) else ""
+    some = f", in {number(wordings, 'wording')}" if 0 < wordings != len(written) else ""
+    some += f", of which {shown} {'is' if shown == 1 else 'are'} quoted here" if shown and shown < wordings else ""
     parts = [f"written from {number(len(written), 'correction')} of yours{some}"] if written else []
     places = [task for task in measured if labels[task].sibling and labels[task].moment in lessons]
     if places:
@@ -159,6 +161,14 @@ def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | Non
     if own:
         parts.append(f"where you said it, it is now done {len(heeded.intersection(own))} of {number(len(own), 'time')}")
     return "; ".join(parts)
+
+
+def keep_relevant(said: Sequence[str], rule: str) -> tuple[str, ...]:
+    """Return the words that share a term with a rule, or all words when none does; the rule's example is no term."""
+    from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` compares no texts
+
+    wanted = find_heavy(_EXAMPLE.sub("", rule))
+    return tuple(words for words in said if wanted & find_heavy(words)) or tuple(said)
 
 
 def relative_to_project(path: str, project: str) -> str:
@@ -196,14 +206,14 @@ def list_places(outcome: Consolidated | None) -> dict[str, tuple[Place, ...]]:
         return {}
     tasks = {task.id: task for task in (*outcome.pools.train, *outcome.pools.val)}
     return {
-        applied.edit.id: _list_places(step.trial, tasks)
+        applied.edit.id: _list_places(step.trial, tasks, f"{applied.edit.text} {applied.edit.anchor}")
         for step in outcome.steps
         if step.trial is not None
         for applied in step.edits
     }
 
 
-def _list_places(trial: Trial, tasks: Mapping[str, TaskRecord]) -> tuple[Place, ...]:
+def _list_places(trial: Trial, tasks: Mapping[str, TaskRecord], rule: str) -> tuple[Place, ...]:
     pairs: dict[str, list[tuple[ReplayResult, ReplayResult]]] = {}
     for old, new in zip(trial.baseline, trial.candidate, strict=True):
         pairs.setdefault(old.task_id, []).append((old, new))
@@ -212,7 +222,7 @@ def _list_places(trial: Trial, tasks: Mapping[str, TaskRecord]) -> tuple[Place, 
         if task in tasks:
             outcome = _count_outcome(task, tried, trial)
             old, new = _choose_pair(tried, outcome)
-            found.append(_describe_place(tasks[task], old, new, outcome))
+            found.append(_describe_place(tasks[task], old, new, outcome, rule))
     first = (Outcome.WORSE, Outcome.MIXED, Outcome.BETTER, Outcome.SAME, Outcome.UNMEASURED)
     return tuple(sorted(found, key=lambda place: first.index(place.outcome)))
 
@@ -236,22 +246,24 @@ def _choose_pair(
     return min(pairs, key=gain) if outcome is Outcome.WORSE else max(pairs, key=gain)
 
 
-def _describe_place(task: TaskRecord, old: ReplayResult, new: ReplayResult, outcome: Outcome) -> Place:
+def _describe_place(task: TaskRecord, old: ReplayResult, new: ReplayResult, outcome: Outcome, rule: str) -> Place:
     reference = task.reference
     moment = reference if isinstance(reference, MomentReference) else None
     then = clip((moment.rejected if moment else "") or task.rejected)
     without = clip(old.work or old.call_error)
     marked = mark_differences(then or without, clip(new.work or new.call_error))
     said = () if moment and moment.sibling else moment.words if moment else task.feedback
-    kinds = {None: "asked by you", False: "corrected by you", True: "another place where it applies"}
-    day = name_day(max((origin.at for origin in task.origins), default=""))
+    kinds = {None: "asked by you", False: "corrected by you", True: "another place where it applies, seen"}
+    days = sorted({origin.at[:10] for origin in task.origins})
+    day = name_day(days[-1]) if days else ""
+    when = f" {times(len(days))}, last on {day}" if len(days) > 1 else f" on {day}" if day else ""
+    then_on = f", {day}" if day and len(days) == 1 else ""
     return Place(
         outcome=outcome,
-        kind=kinds[moment.sibling if moment else None],
-        day=day,
+        kind=f"{kinds[moment.sibling if moment else None]}{when}",
         asked=plain(task.intent, ASKED_CHARACTERS),
-        said=tuple(plain(words, ASKED_CHARACTERS) for words in said[:3]),
-        before=f"What it did then{f', {day}' if day else ''}" if then else "What it does without the rule",
+        said=tuple(plain(words, ASKED_CHARACTERS) for words in keep_relevant(said, rule)[:3]),
+        before=f"What it did then{then_on}" if then else "What it does without the rule",
         old=marked[0],
         new=marked[1],
         without=without if then else "",

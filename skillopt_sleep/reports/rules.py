@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
 from skillopt_sleep.model.lexicon import is_standing_wish
-from skillopt_sleep.night.report import NightReport, PendingReport
+from skillopt_sleep.night.report import NightReport, PendingReport, TaskLabel
 from skillopt_sleep.reports.formatting import DOCUMENTS, WORDS, number, plain
 from skillopt_sleep.reports.measurements import chance, describe_pending, describe_trial
 from skillopt_sleep.reports.rows import (
@@ -23,6 +23,7 @@ from skillopt_sleep.reports.rows import (
     QUOTE_CHARACTERS,
     Place,
     describe_moments,
+    keep_relevant,
     list_held_back,
     name_day,
     relative_to_project,
@@ -57,6 +58,8 @@ class Quote(Struct, frozen=True, kw_only=True):
     """The day in words, or "" when it is unknown."""
     session: str = ""
     """The name of the agent and the beginning of the session's id."""
+    times: int = 1
+    """How often the person typed these words; day and session are those of the first time."""
 
 
 class RuleView(Struct, frozen=True, kw_only=True):
@@ -97,14 +100,14 @@ class RuleView(Struct, frozen=True, kw_only=True):
 
     @property
     def tally(self) -> str:
-        """The results of all pairs in words, as "9 better, none worse, 2 the same", or "" before the first pair."""
+        """The results of all pairs: "11 comparisons on 7 requests: 9 better, none worse, 2 the same"; "" before any."""
         if not self.wins + self.losses + self.ties:
             return ""
         said = f"{self.wins or 'none'} better, {self.losses or 'none'} worse, {self.ties or 'none'} the same"
         if not self.requests:
             return said
         pairs = number(self.wins + self.losses + self.ties, "comparison")
-        return f"{said}: {pairs} on {number(self.requests, 'request')}"
+        return f"{pairs} on {number(self.requests, 'request')}: {said}"
 
     @property
     def adopt(self) -> str:
@@ -184,8 +187,12 @@ def _describe_rule(
         ties=(trial.ties or 0) if trial else 0,
         requests=max(trial.tasks, trial.tasks_in_all) if trial else 0,
         trial=describe_trial(trial) if trial and trial.k is not None else "",
-        odds=f"A useless rule looks proven in at most {chance(trial.k or 0)} of cases." if proven and trial else "",
-        cost=f"{number(2 * pairs, 'replay')} tonight, one with and one without it for each comparison" if pairs else "",
+        odds=f"If this rule were useless, luck would prove it in at most {chance(trial.k or 0)} of cases."
+        if proven and trial
+        else "",
+        cost=f"{number(pairs, 'answer')} with it tonight, and as many without it, which all rules share"
+        if pairs
+        else "",
         places=places.get(edit.id, ()),
         live=name_day(live.get(edit.id, "")),
     )
@@ -207,19 +214,19 @@ def _clip_rule(text: str) -> str:
 
 
 def _list_quotes(edit: EditRecord, report: NightReport, *, wishes_first: bool) -> tuple[Quote, ...]:
-    """Return the person's words behind a rule: those that share a term with it or, if none do, all of them."""
-    from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` compares no texts
+    """Return the person's words behind a rule; words that share no term with the rule are used only if none does."""
+    named = [label for label in report.tasks if label.id in edit.task_ids]
+    words = dict.fromkeys(said for label in named for said in label.words)
+    about = keep_relevant(tuple(words), f"{edit.text} {edit.anchor}")
+    chosen = sorted(about, key=lambda said: wishes_first and not is_standing_wish(said))[:QUOTES]
+    return tuple(_quote(said, [label for label in report.tasks if said in label.words]) for said in chosen)
 
-    wanted = find_heavy(f"{edit.text} {edit.anchor}")
-    labels = {label.id: label for label in report.tasks}
-    found: dict[str, Quote] = {}
-    for label in (labels[task] for task in edit.task_ids if task in labels):
-        last = label.origins[-1] if label.origins else None
-        session = f"{last.source} {last.session_id[:8]}" if last else ""
-        for words in label.words:
-            quoted = plain(words, QUOTE_CHARACTERS)
-            quote = Quote(words=quoted, day=name_day(last.day) if last else "", session=plain(session))
-            found.setdefault(quoted, quote)
-    about = [quote for quote in found.values() if wanted & find_heavy(quote.words)]
-    quotes = sorted(about or found.values(), key=lambda quote: wishes_first and not is_standing_wish(quote.words))
-    return tuple(quotes)[:QUOTES]
+
+def _quote(words: str, labels: Sequence[TaskLabel]) -> Quote:
+    first = min((origin for label in labels for origin in label.origins[-1:]), default=None)
+    return Quote(
+        words=plain(words, QUOTE_CHARACTERS),
+        day=name_day(first.day) if first else "",
+        session=plain(f"{first.source} {first.session_id[:8]}") if first else "",
+        times=len(labels),
+    )

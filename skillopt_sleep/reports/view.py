@@ -7,7 +7,7 @@ Markdown, HTML or a terminal.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -56,6 +56,8 @@ DIFF_CHARACTERS = 400
 """Maximum characters of one line of a diff."""
 MISSING_FOLDER = "no such folder"
 """The reason that a reader of sessions gives for a folder that does not exist."""
+_EARLIER = ("show earlier", "adopt earlier")
+"""The steps that an earlier night's proposal still needs."""
 EXAMPLES = 2
 """Maximum examples that a report names for each reason why lines, files or requests were left out."""
 
@@ -128,13 +130,20 @@ def describe_night(
     asked: Sequence[Asked] = (),
     live: Mapping[str, str] = MappingProxyType({}),
     status: str = "",
+    earlier: str = "",
 ) -> NightView:
     """Return all that the reports of a night show.
 
     ``outcome`` has the answers to the tests, or is None once they are deleted; ``asked`` are recurring requests,
     ``live`` has the time since which an edit is live, by its id, and ``status`` is the state of the proposal.
+    ``earlier`` is an earlier night whose proposal still waits, or "".
     """
     headline = summarize_night(report)
+    steps = [(step.command, step.effect) for step in headline.steps]
+    if earlier:
+        steps += (
+            (command.format(night=earlier), effect) for command, effect in (WORDS["steps"][name] for name in _EARLIER)
+        )
     groups = tuple(list_groups(report, list_places(outcome), live))
     tasks = list_tasks(report)
     replay = report.replay
@@ -153,8 +162,8 @@ def describe_night(
         is_loaded=replay.loading is Loading.LOADED,
         not_loaded=replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED},
         loads_why=sentence("; ".join(filter(None, (replay.why, replay.confirmation.in_words)))),
-        now=headline.now,
-        steps=tuple((step.command, step.effect) for step in headline.steps),
+        now=f"A change of an earlier night still waits for you. {headline.now}" if earlier else headline.now,
+        steps=tuple(steps),
         status=status or ("waiting" if report.proposal else ""),
         groups=groups,
         asked=tuple(asked),
@@ -181,12 +190,13 @@ def _summarize(headline: Headline, groups: Sequence[Group]) -> str:
     rules = {group.state: group.rules for group in groups}
     proven = rules.get(State.PROVEN, ())
     tried = sum(len(rules.get(state, ())) for state in (State.WAITING, State.PROMISING, State.SAID))
-    if headline.ending is Ending.ACCEPTED and headline.title == "a change is ready" and proven:
+    if headline.ending is Ending.PROVEN and headline.title == "a change is ready" and proven:
         count, live = len(proven), sum(bool(rule.live) for rule in proven)
         said = "One rule is proven" if count == 1 else f"{spell(count)} rules are proven"
         waits = "waits for you" if count == 1 else "wait for you"
         said += f" and {waits}" if not live else " and live" if live == count else f", {live} of them live"
-        said += {0: "", 1: ", one other is not proven"}.get(tried, f", {spell(tried).lower()} others are not proven")
+        others = sum(map(len, rules.values())) - count
+        said += {0: "", 1: ", one other is not proven"}.get(others, f", {spell(others).lower()} others are not proven")
         return f"{said}." if live else f"{said}; nothing has changed yet."
     if headline.ending is Ending.UNDECIDED and tried and State.SAID not in rules:
         return f"{'One rule is' if tried == 1 else f'{spell(tried)} rules are'} being tried; nothing changes yet."
@@ -197,10 +207,10 @@ def _list_facts(report: NightReport) -> Iterator[tuple[str, str]]:
     spend, counts = total_spend(report), report.counts
     if not (spend.calls or counts.sessions or counts.corrections):
         return
-    yield number(spend.calls), f"{'calls' if spend.calls != 1 else 'call'} of {number(report.caps.calls)}"
-    yield money(spend), f"of ${report.caps.usd:,.2f}"
+    yield f"{number(spend.calls)} of {number(report.caps.calls)}", "model calls"
+    yield f"{money(spend)} of ${report.caps.usd:,.2f}", "cost"
     if report.spend.seconds:
-        yield minutes(report.spend), f"minutes of {report.caps.minutes:g}"
+        yield f"{minutes(report.spend)} of {report.caps.minutes:g}", "minutes"
     yield number(counts.sessions), "sessions used" if counts.sessions != 1 else "session used"
     yield number(counts.corrections), "corrections found" if counts.corrections != 1 else "correction found"
 
@@ -230,35 +240,38 @@ def _list_kept(report: NightReport) -> Iterator[str]:
 
 def _list_left_out(report: NightReport) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """Return what was skipped or refused: for each reason its count and examples, the most frequent reason first."""
-    total: Counter[tuple[str, str]] = Counter()
-    examples: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    examples: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for skip in report.skipped:
         what = "line" if skip.line else "folder" if skip.reason == MISSING_FOLDER else "file"
         kind = (what, plain(skip.reason, REASON_CHARACTERS))
-        total[kind] += skip.count
-        examples[kind].append(plain("/".join(PurePath(skip.path).parts[-2:]) + (f":{skip.line}" if skip.line else "")))
+        name = plain("/".join(PurePath(skip.path).parts[-2:]) + (f":{skip.line}" if skip.line else ""))
+        examples[kind][name] += skip.count
     for refusal in report.refused:
-        kind = ("request or rule", plain(refusal.why, REASON_CHARACTERS))
-        total[kind] += 1
+        what = (
+            "request"
+            if not refusal.subject.startswith(("edit ", "lapse ", "label", "second "))
+            else "part of a model's reply"
+        )
+        kind = (what, plain(refusal.why, REASON_CHARACTERS))
         words = plain(refusal.words, TASK_CHARACTERS)
-        examples[kind].append(f"“{words}”" if refusal.words else plain(refusal.subject))
+        examples[kind][f"“{words}”" if refusal.words else plain(refusal.subject)] += 1
     return tuple(
         (
-            number(count, what, "requests or rules" if what == "request or rule" else ""),
+            number(found.total(), what, "parts of a model's replies" if what.startswith("part") else ""),
             why,
-            _name_examples(examples[what, why]),
+            tuple(_name_examples(found)),
         )
-        for (what, why), count in total.most_common()
+        for (what, why), found in sorted(examples.items(), key=lambda item: -item[1].total())
     )
 
 
-def _name_examples(examples: Iterable[str]) -> tuple[str, ...]:
-    named = list(dict.fromkeys(examples))
-    more = len(named) - EXAMPLES
-    return (
-        *(plain(example, QUOTE_CHARACTERS) for example in named[:EXAMPLES]),
-        *([f"{more} more"] if more > 0 else []),
-    )
+def _name_examples(found: Counter[str]) -> Iterator[str]:
+    """Yield the most frequent examples with the number of times each occurred, then the number of all others."""
+    shown = found.most_common(EXAMPLES)
+    for example, count in shown:
+        yield plain(example, QUOTE_CHARACTERS) + (f" ({times(count)})" if count > 1 else "")
+    if more := found.total() - sum(count for _, count in shown):
+        yield f"{more} more"
 
 
 def _list_cost_remarks(report: NightReport) -> Iterator[str]:
@@ -271,7 +284,7 @@ def _list_cost_remarks(report: NightReport) -> Iterator[str]:
 def _describe_phase(phase: PhaseTally) -> tuple[str, ...]:
     return (
         plain(phase.phase),
-        number(phase.calls) + (f" + {number(phase.reused)} answered before" if phase.reused else ""),
+        number(phase.calls) + (f", and {number(phase.reused, 'earlier answer')} used again" if phase.reused else ""),
         number(phase.input_tokens),
         number(phase.output_tokens),
         "" if phase.cost_usd is None else f"${phase.cost_usd:.2f}",

@@ -85,6 +85,9 @@ _WORD = re.compile(r"\w+")
 _PLURAL = re.compile("[^s]s$|ing$")
 """Pattern of endings, such as "-s" and "-ing", that show that a word is no verb of a command."""
 
+_NAME = re.compile(r"pull requests?\b|merge request\b", re.IGNORECASE)
+"""The pattern of nouns that begin like an imperative; "merge requests" is none of them, as it may be an order."""
+
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+|\s+[\u2013\u2014]\s+|\s--\s")
 _CLAUSE_WORDS = "and|then|und|dann|et|puis|y|e|и|so|because|but|weil|aber|mais|car|donc|pero|porque|но"
 _BEFORE_NOT = "do does did is are was were must should shall can could will would may if why or has have please"
@@ -247,7 +250,7 @@ def _find_act(main: str) -> str:
         return ""
     start = _PREFACE.match(main)
     found = _WORD.match(main, start.end() if start else 0)
-    if found is None or _ACT.match(found[0].casefold()) or _PLURAL.search(found[0]):
+    if found is None or _ACT.match(found[0].casefold()) or _PLURAL.search(found[0]) or _NAME.match(main, found.start()):
         return ""
     return next((term for term, weight in weigh_terms(found[0]).items() if weight == 1 or term in _EFFECTS), "")
 

@@ -263,7 +263,7 @@ class _Typed:
             return (
                 None
                 if demand.polarity.forbids and not demand.polarity.intervenes
-                else f"you never asked for the act “{demand.act}”"
+                else f"you never asked your agent to “{demand.act}”"
             )
         if not any(typed.polarity.allows(demand.polarity) for typed in asked):
             return "it is the contrary of what you typed"

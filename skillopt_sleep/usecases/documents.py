@@ -82,20 +82,21 @@ def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | N
     most_bytes = min(MOST_BYTES, get_night_caps(workspace).tokens * CHARACTERS_PER_TOKEN // LEAST_REPLAYS)
     baseline, left_out = _read_documents(workspace, agent, most_bytes)
     backend = get_role(workspace, Role.TARGET)[0]
-    prover = agent_of_backend(backend) or agent
+    prover = agent_of_backend(backend)
+    proven_with = prover.label if prover else f"the backend {backend}"
     taken = {document.path for document in baseline.documents}
     landings = []
     for other in others:
         documents, faults = _read_documents(workspace, other, most_bytes, taken)
         notes += tuple(f"{other.label}: {fault}" for fault in faults)
         if documents.documents:
-            landings.append(Landing(documents=documents, untried=_describe_untried(prover, other)))
-    untried = _describe_untried(prover, agent) if prover != agent else ""
+            landings.append(Landing(documents=documents, untried=_describe_untried(proven_with, other)))
+    untried = _describe_untried(proven_with, agent) if prover not in {None, agent} else ""
     return LiveDocuments(baseline, notes, left_out, tuple(landings), untried)
 
 
-def _describe_untried(prover: CodingAgent, agent: CodingAgent) -> str:
-    return f"proven with {prover.label}, not tried with {agent.label}"
+def _describe_untried(prover: str, agent: CodingAgent) -> str:
+    return f"proven with {prover}, not tried with {agent.label}"
 
 
 def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = None) -> ChosenAgents:
@@ -123,8 +124,9 @@ def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = Non
     if len(found) > 1:
         listed = " and ".join(f"{agent.label} ({counts[agent.source]})" for agent in found)
         first, *others = found
-        here = f"this project has sessions of {listed}; rules are tested with {first.label}"
-        other = f"--agent {others[0].name} tests with {others[0].label} instead"
+        whose = "" if agent_of_backend(get_role(workspace, Role.TARGET)[0]) else "the files of "
+        here = f"this project has sessions of {listed}; rules are tested with {whose}{first.label}"
+        other = f"--agent {others[0].name} tests with {whose}{others[0].label} instead"
         if settings.target_skill:  # the others need not have that skill
             return ChosenAgents(first, (f"{here}; {other}",))
         too = " and ".join(other.label for other in others)

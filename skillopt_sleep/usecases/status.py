@@ -100,13 +100,15 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
     for number, report in enumerate(reports):
         page, status = get_night_folder(project, report.night) / PAGE, statuses.get(report.night, "")
         is_due = number == 0 or report.night == wanted or (number < MOST_PAGES and page.parent.is_dir())
-        drawn = _name_state(report, status, since)
+        earlier = find_earlier_proposal(workspace, report)
+        drawn = _name_state(report, f"{status} {earlier}".strip(), since)
         if report.state is NightState.RUNNING or not is_due or _is_drawn(page, drawn):
             continue
         outcome = load_outcome(workspace, report.night)
         if outcome is None and page.exists():
             continue
-        view = _redact_view(workspace, describe_night(report, outcome, asked=asked, live=since, status=status))
+        view = describe_night(report, outcome, asked=asked, live=since, status=status, earlier=earlier)
+        view = _redact_view(workspace, view)
         workspace.journal.write(report, {PAGE: render_page(view, options=options, drawn=drawn).encode()})
     pages = frozenset(report.night for report in reports if (get_night_folder(project, report.night) / PAGE).exists())
     history = describe_history(
@@ -141,7 +143,14 @@ def load_view(workspace: Workspace, report: NightReport) -> NightView:
     """Return all that reports of a night show, with the answers to its tests as far as they are kept."""
     from skillopt_sleep.reports.view import describe_night
 
-    return describe_night(report, load_outcome(workspace, report.night))
+    earlier = find_earlier_proposal(workspace, report)
+    return describe_night(report, load_outcome(workspace, report.night), earlier=earlier)
+
+
+def find_earlier_proposal(workspace: Workspace, report: NightReport) -> str:
+    """Return the latest earlier night whose proposal waits, or "" when there is none or the night has a proposal."""
+    waiting = (proposal.manifest.night for proposal in workspace.staging.waiting())
+    return "" if report.proposal else max((night for night in waiting if night < report.night), default="")
 
 
 def load_outcome(workspace: Workspace, night: str) -> Consolidated | None:

@@ -116,7 +116,7 @@ def test_nothing_is_spent_where_there_is_nothing_to_stage_or_nobody_to_ask():
     assert loaded(outcome(Verdict.REJECT))[0].replay.loading is Loading.NOT_CHECKED
     assert loaded(outcome(candidate=BEFORE))[0].replay.loading is Loading.NOT_CHECKED
     stage, _ = loaded(outcome(), probes=False)
-    assert "no coding agent took part" in report_of(stage).notes[0]
+    assert "did not come from a coding agent" in report_of(stage).notes[0]
 
 
 def test_missing_backend_ends_the_night():

@@ -14,7 +14,7 @@ from tests.reports.samples import ACCEPTED, BUDGET, GOES_ON, LOGGED_OUT, PAIRED,
 @pytest.mark.parametrize(
     ("name", "word", "command"),
     [
-        ("accepted", "ACCEPTED", "skillopt-sleep show 2026-07-03-a1c4 --all"),
+        ("accepted", "PROVEN", "skillopt-sleep show 2026-07-03-a1c4 --all"),
         ("rejected", "REJECTED", None),
         ("undecided", "UNDECIDED", "skillopt-sleep insights"),
         ("unmeasured", "UNMEASURED", "skillopt-sleep doctor"),
@@ -29,7 +29,7 @@ from tests.reports.samples import ACCEPTED, BUDGET, GOES_ON, LOGGED_OUT, PAIRED,
         ("crash", "STOPPED", "skillopt-sleep run"),
         ("running", "RUNNING", "skillopt-sleep run"),
         ("untested", "UNTESTED", "skillopt-sleep show 2026-07-03-a1c4 --all"),
-        ("paired", "ACCEPTED", "skillopt-sleep show 2026-07-09-f00d --all"),
+        ("paired", "PROVEN", "skillopt-sleep show 2026-07-09-f00d --all"),
         ("pending", "UNDECIDED", None),
         ("nothing-proposed", "UNDECIDED", None),
     ],
@@ -51,7 +51,7 @@ def test_night_that_was_stopped_without_a_proposal_says_so(stopped_by, verdict):
 
 def test_proposal_outlives_a_later_stop():
     """What is staged waits for the user, although the night was stopped after it."""
-    assert summarize_night(replace(ACCEPTED, stopped_by=StoppedBy.INTERRUPTED)).ending == "ACCEPTED"
+    assert summarize_night(replace(ACCEPTED, stopped_by=StoppedBy.INTERRUPTED)).ending == "PROVEN"
 
 
 @pytest.mark.parametrize("name", ["accepted", "paired", "untested"])
@@ -75,14 +75,14 @@ def test_proposal_that_the_agent_does_not_read_is_no_success(name, loading, word
 def test_rules_that_moved_to_memory_are_told_in_the_text():
     """The change is ready; it went to another file than the night began with."""
     told = summarize_night(replace(ACCEPTED, replay=ReplayReport(loading=Loading.LOADED, moved=1)))
-    assert told.ending == "ACCEPTED"
+    assert told.ending == "PROVEN"
     assert "goes to its memory file" in told.text
 
 
 def test_proposal_that_was_only_staged_again_claims_no_new_gain():
     """A night that proved nothing says that the earlier change waits, not that a change helped tonight."""
     told = summarize_night(replace(PAIRED, trials=()))
-    assert (told.ending, told.title) == ("ACCEPTED", "a change still waits for you")
+    assert (told.ending, told.title) == ("PROVEN", "a change still waits for you")
     assert "helped" not in told.text
     assert told.steps[1].command.startswith("skillopt-sleep adopt")
 

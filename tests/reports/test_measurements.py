@@ -111,7 +111,7 @@ def test_pending_edit_is_listed_once(render):
     """Under its own heading with what it would take, and not among those held back."""
     page = render(GOES_ON)
     assert page.count(MEMORY_RULE.edit.text) == 1
-    assert "5 better, none worse, 9 the same: 14 comparisons on 7 requests" in page
+    assert "14 comparisons on 7 requests: 5 better, none worse, 9 the same" in page
     assert "needs 1 more win to be proven; first tried tonight" in page
     assert GUARDED.edit in [each.edit for each in list_held_back(GOES_ON)]
 

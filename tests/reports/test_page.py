@@ -57,7 +57,7 @@ def place(text, outcome=Outcome.BETTER):
     text = clip(text)
     old, new = mark_differences(f"{text} before", f"{text} after")
     return Place(
-        outcome=outcome, kind="a moment of yours", day=text, asked=text, said=(text,), before=text, old=old, new=new,
+        outcome=outcome, kind="a moment of yours", asked=text, said=(text,), before=text, old=old, new=new,
         without=text, why=text,
     )  # fmt: skip
 
