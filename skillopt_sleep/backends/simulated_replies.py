@@ -219,13 +219,12 @@ def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[s
             edit: dict[str, Json] = {"op": "append", "document": document, "anchor": "", "reason": reason}
             edits[chosen] = edit | {"tasks": [*owners]} | _word_rule(text, chosen, number, traits, luck)
     body = fold("\n".join(passage.words for passage in find_tagged(text, "document")))
-    lapses: list[Json] = [f"Remember: {rule.text}" for rule in world.rules if _is_lapse(world, rule, text, body)]
+    lapses: list[Json] = [
+        f"Remember: {rule.text}"
+        for rule in world.rules
+        if fold(rule.text) in body and _find_evidence(world, rule, text)
+    ]
     return {"edits": list(edits.values()), "lapses": lapses}
-
-
-def _is_lapse(world: World, rule: Rule, text: str, document: str) -> bool:
-    """Return whether the prompt shows that the agent broke a rule although the document states it."""
-    return fold(rule.text) in document and bool(_find_evidence(world, rule, text))
 
 
 def find_evident_rules(world: World, text: str) -> list[str]:

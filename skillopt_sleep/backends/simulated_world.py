@@ -44,7 +44,12 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def is_stated_in(self, statements: Iterable[str]) -> bool:
         """Return whether one of these statements, in lower case and with single spaces, states the rule."""
-        return any(all(_occurs(fold(phrase), text) for phrase in way) for text in statements for way in self.states)
+        ways = [[fold(phrase) for phrase in way] for way in self.states]
+        return any(
+            all(phrase in text and _compile_words(phrase).search(text) for phrase in way)
+            for text in statements
+            for way in ways
+        )
 
 
 class HarmfulRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,10 +149,6 @@ def _find_leaks(world: World) -> Iterator[str]:
         for rule in world.rules:
             if rule.is_stated_in([fold(text) for text in texts]):
                 yield f"{name} states rule {rule.id!r}"
-
-
-def _occurs(phrase: str, statement: str) -> bool:
-    return phrase in statement and _compile_words(phrase).search(statement) is not None
 
 
 @functools.lru_cache(maxsize=4096)

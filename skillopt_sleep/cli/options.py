@@ -269,7 +269,9 @@ def open_workspace(
     given |= {key: cast("Json", value) for key, value in flags.items() if key not in NOT_SETTINGS and value is not None}
     settings, origins = load(env, {key: value for key, value in given.items() if value != {}})
     project = flags.get("project")
-    folder = Path(str(project)) if project else _find_project(Path.cwd())
+    here = Path.cwd()
+    above = next((parent for parent in (here, *here.parents) if (parent / ".git").exists()), here)
+    folder = Path(str(project)) if project else above
     if not folder.is_dir():
         raise UsageError(f"--project {folder}: there is no such folder")
     if str(folder.resolve()).encode("utf-8", "replace").decode() != str(folder.resolve()):
@@ -316,11 +318,6 @@ def _assign(given: dict[str, Json], assignment: str) -> None:
             raise UsageError(f"--set {assignment}: {table} has a value already, which hides settings in it; drop one")
         node = below
     node[key] = parse_value(text)
-
-
-def _find_project(folder: Path) -> Path:
-    """Return the nearest folder above with a ``.git``, or the folder itself when there is none."""
-    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")

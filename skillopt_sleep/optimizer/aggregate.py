@@ -186,7 +186,8 @@ def _join_groups(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tup
     merged: dict[int, Proposal] = dict(enumerate(proposals, start=1))
     for group in groups:
         members = [number for number in dict.fromkeys(group.same) if number in merged and place[number] == number]
-        members = [number for number in members if _can_mean_same(merged[members[0]], merged[number])]
+        deletes = [merged[number].edit.op is EditOp.DELETE for number in members]  # both must delete, or both write
+        members = [number for number, same in zip(members, deletes, strict=True) if same is deletes[0]]
         if len(members) > 1:
             merged[min(members)] = _reword(join_proposals([merged[number] for number in sorted(members)]), group.text)
             for number in members:
@@ -194,11 +195,6 @@ def _join_groups(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tup
             for number in sorted(members)[1:]:
                 del merged[number]
     return tuple(merged[number] for number in sorted(merged))
-
-
-def _can_mean_same(one: Proposal, other: Proposal) -> bool:
-    """Return whether two edits can mean the same: both delete text, or both write it."""
-    return (one.edit.op is EditOp.DELETE) is (other.edit.op is EditOp.DELETE)
 
 
 def _reword(proposal: Proposal, text: str) -> Proposal:

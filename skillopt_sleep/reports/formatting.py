@@ -55,13 +55,9 @@ _BLOCK = re.compile(r"[-+#>=:]|\d+(?=[.)])")
 
 def plain(text: str, limit: int | None = None) -> str:
     """Return the text on one line, without unprintable and bidirectional characters, cut to ``limit`` characters."""
-    line = " ".join(_printable(_bound(text, LONGEST if limit is None else LONGEST_OF_A_CHARACTER * limit)).split())
+    most = LONGEST if limit is None else LONGEST_OF_A_CHARACTER * limit  # a text of ten megabytes must cost no time
+    line = " ".join(_printable(text if len(text) <= most else f"{text[:most]}…").split())
     return line if limit is None else excerpt(line, limit)
-
-
-def _bound(text: str, most: int) -> str:
-    """Return the first ``most`` characters of a text, so that a text of ten megabytes costs no time."""
-    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def plain_lines(text: str) -> list[str]:

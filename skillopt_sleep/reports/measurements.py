@@ -120,12 +120,7 @@ def describe_account(account: Account) -> str:
 
 def chance(k: int) -> str:
     """Return the chance that a useless change ever reaches the score ``k``, as a percentage rounded up: "5 %"."""
-    return f"{_round_up(100 * exact_error(k))} %"
-
-
-def _round_up(value: float) -> str:
-    """Round up to at most one decimal."""
-    return f"{math.ceil(round(value * 10, 6)) / 10:g}"
+    return f"{math.ceil(round(1000 * exact_error(k), 6)) / 10:g} %"
 
 
 def describe_audit(audit: NoiseReport) -> Iterator[str]:

@@ -167,6 +167,7 @@ def _describe_rule(
     ]
     trial = next((trial for trial in report.trials if edit.id in trial.edits), None)
     proven = trial is not None and trial.k is not None and trial.decision.verdict is Verdict.ACCEPT
+    luck = chance(trial.k or 0) if proven and trial else ""
     pairs = trial.decision.pairs if trial else 0
     quotes = _list_quotes(edit, report, wishes_first=state is State.SAID)
     can_be_named = applied.status is EditStatus.GUARDED or state is not State.HELD
@@ -187,12 +188,8 @@ def _describe_rule(
         ties=(trial.ties or 0) if trial else 0,
         requests=max(trial.tasks, trial.tasks_in_all) if trial else 0,
         trial=describe_trial(trial) if trial and trial.k is not None else "",
-        odds=f"If this rule were useless, luck would prove it in at most {chance(trial.k or 0)} of cases."
-        if proven and trial
-        else "",
-        cost=f"{number(pairs, 'answer')} with it tonight, and as many without it, which all rules share"
-        if pairs
-        else "",
+        odds=f"If this rule were useless, luck would prove it in at most {luck} of cases." if luck else "",
+        cost=f"{number(pairs, 'answer')} with it tonight, and as many without, which all rules share" if pairs else "",
         places=places.get(edit.id, ()),
         live=name_day(live.get(edit.id, "")),
     )

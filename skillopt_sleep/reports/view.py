@@ -56,8 +56,6 @@ DIFF_CHARACTERS = 400
 """Maximum characters of one line of a diff."""
 MISSING_FOLDER = "no such folder"
 """The reason that a reader of sessions gives for a folder that does not exist."""
-_EARLIER = ("show earlier", "adopt earlier")
-"""The steps that an earlier night's proposal still needs."""
 EXAMPLES = 2
 """Maximum examples that a report names for each reason why lines, files or requests were left out."""
 
@@ -140,10 +138,8 @@ def describe_night(
     """
     headline = summarize_night(report)
     steps = [(step.command, step.effect) for step in headline.steps]
-    if earlier:
-        steps += (
-            (command.format(night=earlier), effect) for command, effect in (WORDS["steps"][name] for name in _EARLIER)
-        )
+    for command, effect in (WORDS["steps"][name] for name in (("show earlier", "adopt earlier") if earlier else ())):
+        steps.append((command.format(night=earlier), effect))
     groups = tuple(list_groups(report, list_places(outcome), live))
     tasks = list_tasks(report)
     replay = report.replay

@@ -238,15 +238,10 @@ def _judge(before: Period, after: Period) -> tuple[WatchState, float | None, int
     share = after.prompts / (before.prompts + after.prompts)
     total = before.corrections + after.corrections
     p = math.fsum(
-        math.exp(_log_choose(total, count) + count * math.log(share) + (total - count) * math.log1p(-share))
+        math.exp(math.log(math.comb(total, count)) + count * math.log(share) + (total - count) * math.log1p(-share))
         for count in range(after.corrections + 1)
     )
     return (WatchState.FELL if p <= CHANCE else WatchState.UNCLEAR), p, 0
-
-
-def _log_choose(total: int, count: int) -> float:
-    """Return the logarithm of the number of ways to choose ``count`` of ``total``."""
-    return math.lgamma(total + 1) - math.lgamma(count + 1) - math.lgamma(total - count + 1)
 
 
 def _parse_moment(at: str) -> datetime | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -63,7 +63,9 @@ def read_items(path: str | Path) -> list[Item]:
         return _read_json(text, path)
     if suffix in {".jsonl", ".ndjson"}:
         return [
-            _check_row(_parse_json(line, f"{path}:{n}", one_line=True), f"{path}:{n}") for n, line in _split_lines(text)
+            _check_row(_parse_json(line, f"{path}:{n}", one_line=True), f"{path}:{n}")
+            for n, line in enumerate(text.split("\n"), start=1)
+            if line.strip()
         ]
     if suffix in {".csv", ".tsv"}:
         return list(_read_csv(text, path, delimiter="\t" if suffix == ".tsv" else ","))
@@ -141,11 +143,6 @@ def _find_only_file(path: Path) -> Path:
 
 def _list_data_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
-
-
-def _split_lines(text: str) -> Iterator[tuple[int, str]]:
-    r"""Yield the number (from 1) and text of each line that is not blank; lines end at "\n" only."""
-    return ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
 
 
 def _parse_json(text: str, where: str, *, one_line: bool = False) -> object:

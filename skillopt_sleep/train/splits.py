@@ -276,18 +276,15 @@ def _get_material(item: Item) -> tuple[str, ...]:
     The parts of a field are sorted, so that shuffled choices make no difference.
     """
     found = []
-    tables = [name for name in item if name not in {*QUESTION, *ANSWERS, *MATERIAL} and _is_table(item[name])]
+    other = {name: value for name, value in item.items() if name not in {*QUESTION, *ANSWERS, *MATERIAL}}
+    rows = {name: value for name, value in other.items() if isinstance(value, Mapping | list)}
+    tables = [name for name, value in rows.items() if any(isinstance(part, Mapping | list) for part in value)]
     for name in (*MATERIAL, *sorted(tables)):
         value = item.get(name)
         if value not in (None, "", [], {}):
             parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else [value]
             found.append(name + "|".join(sorted(fold(str(part)) for part in parts)))
     return tuple(found)
-
-
-def _is_table(value: object) -> bool:
-    """Tell whether a value is structured data, such as rows, and so material whatever the name of its field."""
-    return isinstance(value, Mapping | list) and any(isinstance(part, Mapping | list) for part in value)
 
 
 def _get_wording(item: Item) -> str:

@@ -71,7 +71,10 @@ def _is_given_away(notation: str, text: str, end: int, value: str, named: tuple[
     which, name = named
     match notation:
         case "call" | "or":
-            named_too = _is_name(value) and not ("-" in value and (which == "word" or notation == "or"))
+            is_name = _P.NAME.fullmatch(value) is not None and not is_random(
+                value
+            )  # getenv("API_KEY", "FALLBACK_KEY2")
+            named_too = is_name and not ("-" in value and (which == "word" or notation == "or"))
             made = (is_mixed(value) or is_irregular(value)) and looks_made(value) and not named_too and " " not in value
             return len(value) >= ARGUMENT and made and is_secret_beside(value, name, which)
         case "table":
@@ -83,11 +86,6 @@ def _is_given_away(notation: str, text: str, end: int, value: str, named: tuple[
             return which == "word" and (keyword or set_by_it)
     is_told = len(value) >= LEAST and is_secret_beside(value, name, which)
     return is_told and (notation != "set" or _P.SETS.search(text, max(0, end - BACK), end) is not None)
-
-
-def _is_name(value: str) -> bool:
-    """Return whether a value is itself a name, as in ``getenv("API_KEY", "FALLBACK_KEY2")``."""
-    return _P.NAME.fullmatch(value) is not None and not is_random(value)
 
 
 def _find_identified(text: str, at: int, end: int) -> Found | None:

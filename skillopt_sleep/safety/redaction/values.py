@@ -39,7 +39,8 @@ def looks_made(value: str) -> bool:
     if (_P.ODD.search(value) and len(set(value)) > DISTINCT) or is_irregular(value):
         return True
     return not _P.AMOUNT.fullmatch(value) and any(
-        _has_both(part) and not _P.COMMON.fullmatch(part) for part in _P.PARTS.findall(value)
+        _P.DIGIT.search(part) and _P.LETTER.search(part) and not _P.COMMON.fullmatch(part)
+        for part in _P.PARTS.findall(value)
     )
 
 
@@ -81,11 +82,6 @@ def _decode(value: str, altchars: bytes | None = None) -> bytes:
         return base64.b64decode(value, altchars=altchars)
     except (binascii.Error, ValueError):
         return b""
-
-
-def _has_both(part: str) -> bool:
-    """Return whether a part of a value has both letters and digits."""
-    return _P.DIGIT.search(part) is not None and _P.LETTER.search(part) is not None
 
 
 def is_opaque(value: str) -> bool:

@@ -258,14 +258,12 @@ def _find_in_module(module: ModuleType, name: str, path: Path) -> object:
     classes = [
         value
         for value in vars(module).values()
-        if inspect.isclass(value) and value.__module__ == module.__name__ and _is_environment(value)
+        if inspect.isclass(value)
+        and value.__module__ == module.__name__
+        and (is_adapter(value) or all(callable(getattr(value, name, None)) for name in REQUIRED))
     ]
     usable = [kind for kind in classes if not inspect.isabstract(kind)] or classes
     if len(usable) != 1:
         found = ", ".join(kind.__name__ for kind in usable) or "none"
         raise UsageError(f"{path} defines {len(usable)} environments ({found}); name one as {path.name}:Class")
     return usable[0]
-
-
-def _is_environment(kind: type) -> bool:
-    return is_adapter(kind) or all(callable(getattr(kind, name, None)) for name in REQUIRED)
