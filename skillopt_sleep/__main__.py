@@ -1,4 +1,4 @@
-"""The program: ``python -m skillopt_sleep``, and what the console script calls."""
+"""The entry point of the program, for ``python -m skillopt_sleep`` and for the console script."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class NotPutBack(TransientBackend):
 class BudgetSpent(SleepError):
     """The next call would exceed the cap named by ``cap``, so it was not sent.
 
-    Also raised for an agent CLI that stopped at its own cap; the tokens and dollars are then what it spent.
+    Also raised when an agent CLI stopped at the cap that it was given; ``cost_usd`` and the tokens are what it spent.
     """
 
     exit_code = 5

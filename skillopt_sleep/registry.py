@@ -33,7 +33,7 @@ GROUP = "skillopt_sleep"
 
 
 class Kind(enum.StrEnum):
-    """The kinds of plugins; each value, such as "judges", names a package and ends the name of an entry-point group."""
+    """The kinds of plugins; a value such as "judges" is also the last part of an entry-point group's name."""
 
     AGENT = "agents"
     SOURCE = "sources"
@@ -71,10 +71,11 @@ def require(kind: Kind, name: str, *, where: str = "", besides: tuple[str, ...] 
 
 
 def find(kind: Kind, name: str) -> object:
-    """Return the plugin with this name: the class of a source, backend or judge, an agent, or an environment's factory.
+    """Return the plugin with this name. What it is depends on the kind.
 
-    Raises ``UsageError`` when no plugin has this name, and ``PluginError`` for another package's plugin that cannot be
-    imported, or is no dataclass though its kind has to be one.
+    A source, backend or judge is a class; an environment is a class or function that makes one; an agent is an object.
+    Raises ``UsageError`` when no plugin has this name, and ``PluginError`` when another package's plugin cannot be
+    imported or is not the dataclass that its kind requires.
     """
     require(kind, name)
     if name in _built_in(kind):
@@ -99,7 +100,7 @@ def find_fault(kind: Kind, name: str) -> str:
 
 
 def refuse(kind: Kind, name: str, why: str) -> PluginError:
-    """Return the error to raise for another package's unusable plugin: package, entry point, ``why`` and remedy."""
+    """Return the error for another package's unusable plugin. Its message names the package, ``why`` and the fix."""
     entry = _installed(kind)[name]
     package = entry.dist.name if entry.dist else entry.module
     return PluginError(
@@ -114,9 +115,9 @@ def find_class(kind: Kind, name: str) -> type:
 
 
 def find_reference(judge: str) -> type[msgspec.Struct]:
-    """Return the class of the references that a judge can score with, such as the expected text for an exact match.
+    """Return the class that holds a reference of this judge, such as the expected text for an exact match.
 
-    Raises as ``find`` does, and ``UsageError`` when the judge declares no such class, or not under its own name.
+    Raises as ``find`` does, and ``UsageError`` when the judge declares no such class tagged with the judge's name.
     """
     reference = getattr(find(Kind.JUDGE, judge), "reference", None)
     config = getattr(reference, "__struct_config__", None)
@@ -205,7 +206,7 @@ def _installed(kind: Kind) -> dict[str, EntryPoint]:
 
 @cache
 def _may_be_installed() -> bool:
-    """Return whether any installed package may have plugins for us: a quick check that spares the slow metadata."""
+    """Return whether any installed package may have plugins for this program; much faster than reading metadata."""
     wanted = f"[{GROUP}.".encode()
     for place in sys.path:
         try:

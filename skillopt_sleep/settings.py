@@ -26,7 +26,7 @@ from skillopt_sleep.safety.receivers import is_secret_name, is_worth_hiding
 
 PREFIX = "SKILLOPT_SLEEP_"
 FILE_VARIABLE = "SKILLOPT_SLEEP_SETTINGS"
-"""Environment variable with the path of the settings file; any other that begins with ``PREFIX`` is a setting."""
+"""Environment variable with the path of the settings file; other variables that begin with ``PREFIX`` are settings."""
 OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
     "gate_mode": {"on": "paired", "true": "paired", "none": "off", "false": "off", "greedy": "off"},
 }
@@ -75,7 +75,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     miner: Literal["auto", "heuristic", "model"] = "auto"
     """How tasks are found in sessions: by rules (heuristic) or by the optimizer (model)."""
     label_feedback: bool = True
-    """Whether a few calls a night ask the optimizer if a prompt corrects the agent, where rules cannot tell."""
+    """Whether the optimizer is asked, in a few calls a night, which of the unclear prompts correct the agent."""
     edit_budget: Count = 4
     """Maximum number of edits to one document in one night."""
     rollouts_k: Count = 1
@@ -104,7 +104,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_usd: Amount = 2.0
     max_minutes: Amount = 60.0
     max_calls_day: CountOrNone = 0
-    """Maximum model calls of all projects from noon to noon; 0: no cap. So too ``max_tokens_day``, ``max_usd_day``."""
+    """Maximum model calls of all projects together from noon to noon; 0: no cap. Likewise for tokens and dollars."""
     max_tokens_day: CountOrNone = 0
     max_usd_day: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     workers: Count = 4
@@ -125,7 +125,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     steps_mb: Count = 64
     """Maximum size of all kept steps, compressed, in megabytes; the oldest sessions are deleted first."""
     moment_tokens: Annotated[int, Meta(ge=500, le=100_000)] = 3_000
-    """Maximum tokens of the conversation before a moment that the model is shown when it is replayed as text."""
+    """When a moment is replayed as text: maximum tokens of the earlier conversation that the model is shown."""
     data_dir: str = ""
     """The folder with this program's data; "" means the operating system's usual place."""
     sources: Table = field(default_factory=dict)

@@ -2,15 +2,15 @@
 
 How strict the caps are, with any number of workers:
 
-- Calls: never one more.
-- Dollars and tokens: before a call is sent, the tokens and dollars that it may take are reserved. A call is not sent
-  while its reservation exceeds what is neither spent nor reserved. It reserves at least the most that a call of its
-  kind (same model; a question, an agent's work, or work in a resumed session) has taken tonight. As long as no price
-  of a kind is known, one call reserves all the money left and no second such call runs; as long as its tokens are not
-  known either, it reserves more tokens than most answers need. So a cap is exceeded only by what a reply takes beyond
-  its own reservation, which is nothing when all calls cost the same. An agent CLI is told the reserved dollars as its
-  own cap, and stops after the first request above it.
-- Minutes: no call is sent after them, not even one that has waited for a slot; calls running then are ended
+- Calls: the cap is never exceeded.
+- Dollars and tokens: before a call is sent, the tokens and dollars that it may take are reserved. If too little is
+  left, the call waits. There are three kinds of calls for each model: questions, an agent's work, and work in a
+  resumed session. A call reserves as much as the largest earlier call of its kind took, or more. The first call of a
+  kind reserves all the money that is left, because the price is unknown, and no second one runs at the same time. It
+  also reserves more tokens than most answers need. So a cap is exceeded only when a reply takes more than was reserved
+  for it, which never happens when all calls cost the same. An agent CLI gets the reserved dollars as its own cap, and
+  stops after the first request above that cap.
+- Minutes: after them no call is sent, not even one that has waited for a slot. Running calls are ended
   ``MINUTES_GRACE`` seconds later.
 """
 
@@ -35,15 +35,15 @@ EXPECTED_OUTPUT_TOKENS = 600
 EXPECTED_WORK_TOKENS = 15_000
 """Minimum tokens expected of an agent's work: two or three requests with instructions and tools."""
 FIRST_OUTPUT_TOKENS = 32_000
-"""Tokens reserved for the first answer of a model, when earlier answers cannot tell; few models write more unasked."""
+"""Tokens reserved for a model's first answer, whose length cannot be estimated from earlier ones; most are shorter."""
 FIRST_WORK_TOKENS = 150_000
-"""Tokens reserved for the first work of an agent, when no earlier work can tell how many it takes."""
+"""Tokens reserved for an agent's first work, as there is no earlier work to estimate them from."""
 EXPECTED_PUT_BACK_TOKENS, FIRST_PUT_BACK_TOKENS = 100_000, 300_000
-"""Tokens expected of, and at first reserved for, an agent that resumes a session and resends it with each request."""
+"""Minimum tokens expected, and tokens reserved at first, for work in a resumed session, which every request resends."""
 MINUTES_GRACE = 30.0
 """Seconds after the cap on minutes at which a call that is still running is ended."""
 LOOK_AGAIN = 1.0
-"""A call that waits for room in the budget checks the cap on minutes again after so many seconds."""
+"""Seconds between two checks of the budget by a call that waits for room in it."""
 HEADROOM = 2.0
 """A call may cost this many times the price of the dearest earlier call, if enough money is left."""
 
@@ -82,7 +82,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
 
 
 class _CallKind:
-    """The most that a call of one kind (a model's answers, or an agent's runs) has taken. Not safe for threads."""
+    """The maximum tokens and dollars that any call of one kind, such as one model's answers, took. Not thread-safe."""
 
     def __init__(self) -> None:
         self._answered = self._priced = False
@@ -95,7 +95,7 @@ class _CallKind:
         return self._answered and self._usd == 0.0
 
     def estimate(self, prompt: Prompt, *, usual_usd: float) -> Need:
-        """Return the need of one more call; ``usual_usd`` is its assumed price while no call of this kind has one."""
+        """Return what one more call is expected to take; ``usual_usd`` is the price to assume while none is known."""
         sent = _count_sent(prompt)
         least = sent + max(self._beyond_prompt, EXPECTED_OUTPUT_TOKENS)
         reserved = least
@@ -112,7 +112,7 @@ class _CallKind:
         return Need(least_tokens=least, tokens=reserved, least_usd=usd, price_known=known)
 
     def learn(self, prompt: Prompt, *, tokens: int, usd: float | None, answered: bool) -> None:
-        """Update the maxima with what a call took, even a lost one; ``usd`` is None for an unknown price."""
+        """Update the maxima with what a call took, even if it failed; ``usd`` is None for an unknown price."""
         self._answered = self._answered or answered
         self._priced = self._priced or usd is not None
         self._beyond_prompt = max(self._beyond_prompt, tokens - _count_sent(prompt))
@@ -146,7 +146,7 @@ class Budget:
         return replace(self._spent, seconds=self._clock.monotonic() - self._started)
 
     def reserve(self, prompt: Prompt, *, line: str = "", priced: bool = True) -> Reservation:
-        """Reserve tokens and dollars for one call; wait as long as it may fit once calls in flight have ended.
+        """Reserve tokens and dollars for one call. If too little is free, wait until running calls have ended.
 
         ``line`` names the model, because models differ in price; ``priced`` tells whether the call may have a price.
         Raises ``BudgetSpent``, which names the cap and how to raise it.
@@ -199,7 +199,7 @@ class Budget:
             )
 
     def admit(self, prompt: Prompt) -> Prompt:
-        """Give the prompt the time that the cap on minutes leaves. Raises ``BudgetSpent`` when no time is left."""
+        """Return the prompt with the time that is left as its limit. Raises ``BudgetSpent`` when no time is left."""
         left = self.caps.minutes * 60.0 - self.spent.seconds
         if left <= 0:
             raise BudgetSpent(

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 SAME_TIME = 1.0
-"""A run that took up to this many seconds less than its time limit is taken to have been ended by the limit."""
+"""A run counts as ended by its time limit if it ended after the limit or at most this many seconds before it."""
 ATTEMPTS = 4
 ATTEMPTS_AFTER_TIMEOUT = 2
 """Maximum attempts at a call that timed out: one timeout may be bad luck, worth one more try, not two."""
@@ -123,10 +123,10 @@ class Breaker:
         self._in_doubt = False
 
     def count_attempts(self, most: int, phase: str) -> int:
-        """Return how often a call of this phase is tried: ``most`` times, or less often when it is optional.
+        """Return the maximum number of attempts at a call: ``most``, or one less for an optional phase.
 
-        An optional call is tried once less, and after its failure any call only once, until one is answered. So both
-        together ask a backend that is down only as often as one call alone would.
+        After an optional call has failed, every call gets a single attempt until one is answered. So a backend that is
+        down gets no more requests because of the optional call.
         """
         if self._in_doubt:
             return 1

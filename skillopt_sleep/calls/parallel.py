@@ -36,8 +36,8 @@ class Pool:
 
     When the work on one item raises an error, no other item is started; running ones finish, because their replies are
     paid for and stored. Then a ``FatalBackend`` is raised, or else the error of the earliest item. ``Awaiting`` (a
-    person has to answer) stops no other item; the one with most missing answers is raised at the end. An interrupt of
-    the waiting thread calls ``on_interrupt``, which must end the running items, and is raised again.
+    person has to answer) stops no other item; at the end the ``Awaiting`` with the largest ``missing`` is raised. An
+    interrupt of the waiting thread calls ``on_interrupt``, which must end the running items, and is raised again.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Limiter:
             self._changed.notify()
 
     def _has_room(self) -> bool:
-        """Tell whether memory is free for one more call, besides what recently started processes will still take."""
+        """Tell whether there is memory for one more call and for the growth of processes that have just started."""
         if not self._footprint or not self._in_flight:
             return True
         now = self._clock.monotonic()
@@ -187,7 +187,7 @@ class Limited:
 
 
 def _raise_first(errors: Sequence[BaseException], awaited: Sequence[Awaiting]) -> None:
-    """Raise the error that ended the work; ``Awaiting`` before ``BudgetSpent``, which the next run meets anyway."""
+    """Raise the error that ended the work; ``Awaiting`` first, as the next run raises ``BudgetSpent`` again anyway."""
     capped = all(isinstance(error, BudgetSpent) for error in errors)
     if errors and not (capped and awaited):
         raise next((error for error in errors if isinstance(error, FatalBackend)), errors[0])

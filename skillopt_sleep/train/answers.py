@@ -22,7 +22,7 @@ from skillopt_sleep.model.text import excerpt, fold
 
 
 class Scoring(enum.StrEnum):
-    """The rules by which a response counts as right, by the names that settings and items give them."""
+    """The rules that decide whether a response is right; each value is the rule's name in settings and in items."""
 
     EXACT = "exact"
     """Right if the response equals one of the answers, ignoring case, punctuation, articles and white space."""
@@ -114,7 +114,7 @@ def compute_word_f1(given: str, wanted: str) -> float:
 
 
 def _score(response: str, expected: Expected) -> tuple[bool, float]:
-    """Return whether the response is right, and its soft score: the word F1 where one is defined, else 0."""
+    """Return whether the response is right, and its soft score: the word F1, or 0 for pattern, choice and number."""
     given, answers = find_final_answer(response), expected.answers
     match expected.scoring:
         case Scoring.REGEX:
@@ -141,9 +141,9 @@ def _is_equal(given: str, answer: str) -> bool:
 
 
 def _find_letter(text: str, choices: Mapping[str, str]) -> str | None:
-    """Return the letter of the choice that a text names: by its text, a leading letter, or "option B".
+    """Return the letter of the choice that an answer names: by the choice's whole text, a leading letter, "option B".
 
-    If the text names none in these ways, return the letter of the only choice whose text it contains, or None.
+    Otherwise, return the letter of the choice whose text the answer contains; None if there is none, or several.
     """
     wanted = normalize_answer(text)
     exact = [letter for letter, choice in choices.items() if normalize_answer(choice) == wanted]
@@ -205,7 +205,7 @@ def _find_choice_flaw(answer: str, expected: Expected) -> str:
 
 
 def _find_number_flaw(answer: str, expected: Expected) -> str:  # noqa: ARG001  one signature for all
-    """Return why a reference is not one plain number, perhaps with a currency or a unit, or "" if it is one.
+    """Return why a reference is not one plain number; "" if it is one. A currency or a unit around it is allowed.
 
     A reference with several numbers is flawed, because nobody knows which number is meant.
     """

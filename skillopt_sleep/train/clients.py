@@ -1,4 +1,4 @@
-"""Handles the models of a run: how the user names or supplies them for both roles, and how they are called.
+"""Makes and calls the clients of a run's two models, the target and the optimizer.
 
 For each role, the user gives a backend of this program, or any object with the ``chat`` method of the reference
 implementation's clients. Every call passes the run's ledger, retries, caps and limits, because environments call the
@@ -41,7 +41,7 @@ from skillopt_sleep.train.ports import ChatClient
 CALL_OPTIONS: ContextVar[Mapping[str, Any]] = ContextVar("call_options", default={})  # noqa: B039  never changed
 """Options of the call that this thread is making, such as "temperature"; handed to a user's ``chat`` method."""
 SAMPLES = 1000
-"""Number of sample numbers set aside for each rollout, so that a question asked twice in it gets two answers."""
+"""How many sample numbers each rollout has of its own: a question that it asks again gets a new number and answer."""
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
 """Exceptions that show a mistake in the user's client; any other one counts as a failed connection."""
 
@@ -70,7 +70,7 @@ def as_backend(given: object, role: str) -> Backend:
 
 
 def as_ask(chat_client: ChatClient) -> Ask:
-    """Return a chat client in the form of ``ports.Ask``, by which models are asked to judge and to propose edits."""
+    """Return a chat client as a ``ports.Ask``, the form that judges and the code that proposes edits call."""
     return cast("Ask", chat_client) if callable(chat_client) else _ChatAsk(client=chat_client)
 
 
@@ -231,7 +231,7 @@ class AskClient:
 
     ask: Ask
     phase: str = ""
-    """Stage of the run to which calls are charged, such as "rollout"; "": the ``stage`` given with each call."""
+    """Stage of the run to which calls are charged, such as "rollout"; with "", each call names its own ``stage``."""
     sample: int = 0
     """First of the sample numbers set aside for this client's rollout."""
     max_completion_tokens: int | None = None
@@ -259,7 +259,7 @@ class AskClient:
     ) -> tuple[str, dict[str, int]]:
         """Ask one question and return the model's answer and its usage; raises as ``train.ports.ChatClient.chat`` does.
 
-        ``schema`` asks for JSON; equal questions with another ``sample`` are answered anew.
+        ``schema`` asks for JSON. A question asked before gets a new answer if its ``sample`` is another number.
         """
         limit = self.max_completion_tokens or max_completion_tokens
         prompt = Prompt(
@@ -287,7 +287,7 @@ class AskClient:
 
     @property
     def lost(self) -> SleepError | None:
-        """The error of a call that failed in spite of retries, or None; an error that ends the run comes first.
+        """The error of a call that failed in every attempt, or None. Of several, one that ends the run is preferred.
 
         A call whose prompt was too long does not count as lost: the environment may shorten the prompt and ask again.
         """
@@ -296,7 +296,7 @@ class AskClient:
         return next((error for error in errors if not isinstance(error, TransientBackend)), next(iter(errors), None))
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Send a prompt unchanged, as ``ports.Ask`` does, within the token limit of ``chat``; return the reply."""
+        """Send a prompt and return the reply. A prompt without a limit on the reply's tokens gets this client's."""
         limit = prompt.max_output_tokens or self.max_completion_tokens
         prompt = msgspec.structs.replace(prompt, max_output_tokens=limit)
         token = CALL_OPTIONS.set({"max_completion_tokens": limit or 4096, "stage": phase})
@@ -306,7 +306,7 @@ class AskClient:
             CALL_OPTIONS.reset(token)
 
     def for_rollout(self, *, phase: str, sample: int) -> AskClient:
-        """Return a client for one rollout; ``sample`` numbers the rollouts, so that each gets answers of its own."""
+        """Return a client for one rollout. ``sample`` is the rollout's number; each number gets its own answers."""
         own: dict[str, Any] = {"_asked": Counter(), "_lost": {}, "_lock": threading.Lock()}
         return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, **own)
 
@@ -320,7 +320,7 @@ class AskClient:
 
 
 class TurnClient:
-    """The target's client for an environment that tries items in batches: one object for the whole run.
+    """The target's client for an environment that tries items in batches; the environment keeps it for the whole run.
 
     ``begin`` starts the next attempt at the items, so that a question asked again gets a new answer of the model.
     """
@@ -369,7 +369,7 @@ def _describe_usage(reply: Reply) -> dict[str, int]:
 
 
 def _read_error(name: str, error: Exception) -> SleepError:
-    """Return our error for an exception of a user's client: a mistake in its code, a refused key, or a lost call."""
+    """Return the error for an exception of a user's client: a mistake in its code, a refused key, or a failed call."""
     message = f"{name} raised {type(error).__name__}: {error}"
     if isinstance(error, PROGRAMMING_ERRORS):
         return UsageError(f"the client {message}; fix its method chat(*, system, user, **options)")

@@ -247,11 +247,11 @@ class SkillOptConfig(metaclass=_Named):
     accumulation: int = 1
     """Number of batches in a step; each is tried and reflected on alone, and all their edits become one change."""
     early_stop: int = 0
-    """Stop when the gate has refused this many candidates in a row; 0, the reference implementation's way: never."""
+    """Stop when the gate has refused this many candidates in a row; 0 (as in the reference implementation): never."""
     slow_update_samples: int = 20
-    """Number of training items tried again after an epoch, with the skill from before and with that from after it."""
+    """Number of training items tried again after an epoch: with the skill from before it and with the current one."""
     slow_update_gate: str = "gate"
-    """Whether guidance written into the skill after an epoch must pass the gate ("gate") or never must ("force")."""
+    """What happens to guidance written after an epoch: "gate" tests it at the gate, "force" accepts it untested."""
     skill_update_mode: str = "patch"
     """How a step changes the skill: patch (by edits), rewrite_from_suggestions (the optimizer rewrites the skill by the
     chosen edits), or full_rewrite_minibatch (one model call per minibatch rewrites it; the versions are merged).
@@ -319,7 +319,7 @@ class SkillOptConfig(metaclass=_Named):
 
 
 def check_prompts(prompts: Iterable[str]) -> None:
-    """Raise ``ConfigError`` if one of these names is not that of a prompt that can be replaced."""
+    """Raise ``ConfigError`` if any of these names is not in ``PROMPTS``, the prompts that can be replaced."""
     for name in prompts:
         if name not in PROMPTS:
             raise ConfigError(f"there is no prompt {name!r} that [prompts] could replace{suggest_name(name, PROMPTS)}")

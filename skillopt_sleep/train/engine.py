@@ -39,7 +39,7 @@ from skillopt_sleep.train.ports import Begin, Engine, Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
 
 TRIES = 8
-"""How often an attempt is made, because the node that makes it dies each time, before the run gives up."""
+"""The run gives up when an attempt has been made this many times and its node died each time."""
 PAUSE = 0.5
 """Seconds before the first repetition of an attempt; twice as long before the second, three times before the third."""
 BROKER_CALLS = 100_000
@@ -258,7 +258,7 @@ class _Worker:
 
 
 class RemoteClient:
-    """Stands on a Ray node for the client of one role; the driver answers its questions, so no key leaves it."""
+    """Replaces the client of one role on a Ray node; it asks the driver, so that keys never leave the driver."""
 
     def __init__(self, role: str, model: str, attempt: tuple[Any, str] | None = None) -> None:
         self._role, self.model, self._attempt = role, model, attempt
@@ -283,7 +283,7 @@ class RemoteClient:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _OnNodes:
-    """Stands for an agent CLI's backend, and starts the CLI on Ray nodes instead of this machine."""
+    """Replaces an agent CLI's backend: it starts the CLI on Ray nodes instead of this machine."""
 
     backend: Backend
     run: Callable[[str, dict[str, Json], Prompt], Reply]

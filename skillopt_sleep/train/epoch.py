@@ -34,7 +34,7 @@ DRAWS = 2_000_000
 TRIALS = 500_000_000
 """First attempt number of the paired trials that test new guidance; no other attempt at an item has such a number."""
 CASES_SHOWN = 8
-"""Of the items that improved (or got worse, or kept failing), at most so many are shown to the optimizer."""
+"""Maximum number of items of each course (improved, got worse, kept failing) that the optimizer is shown."""
 NOTES_CAP = 2_000
 """Maximum number of characters of the optimizer's own notes, because every call that proposes edits reads them."""
 GUIDANCE_SCHEMA = make_object_schema(guidance={"type": "string"})
@@ -112,7 +112,7 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
 
 
 def is_due(misses: int) -> bool:
-    """Tell whether to try again after so many failures in a row: after 0, 1, 3, 7, 15, …, so ever less often."""
+    """Tell whether to write guidance or notes after ``misses`` vain epochs in a row: True for 0, 1, 3, 7, 15, …."""
     return misses & (misses + 1) == 0
 
 

@@ -64,14 +64,14 @@ class Cell(Struct, frozen=True, kw_only=True):
     measured: int
     attempts: int
     wins: int = 0
-    """Number of items on which this skill beat the first skill with the same target; ``losses``: lost to it."""
+    """Number of items on which this skill beat the first skill with the same target; ``losses``: was beaten by it."""
     losses: int = 0
     by_type: dict[str, float] = {}
     """The mean ``hard`` score, by task type."""
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
-    """The results of an evaluation: one ``Cell`` for each skill and target, skill by skill, and what all of it cost."""
+    """The results of an evaluation: one ``Cell`` for each pair of skill and target, and what the evaluation cost."""
 
     env: str
     split: str
@@ -90,7 +90,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
 
 
 def prepare_items(evaluation: Evaluation, out_root: str) -> list[Item]:
-    """Set up the environment without models and return the items to score, so that bad data cost no call."""
+    """Set up the environment and return the items to score. No model is called, so bad data are found for free."""
     nobody: Any = None
     set_up(evaluation.env, _make_config(evaluation, out_root).to_dict(), nobody, nobody)
     return _load_items(evaluation)

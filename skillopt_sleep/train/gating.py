@@ -44,7 +44,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
 
 def score_selection(run: Run, state: RunState, skill: str, folder: str) -> tuple[RunState, Scored]:
-    """Return a skill's scores on the selection split, and the state with them; measure only a skill not known yet."""
+    """Return a skill's scores on the selection split, and the state with them stored; use stored scores if any."""
     known = state.scored.get(skill_hash(skill))
     if known is not None:
         return state, known
@@ -131,7 +131,7 @@ class _Row(Struct, frozen=True, kw_only=True):
 
 
 def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, folder: str, first_draw: int) -> Judgement:
-    """Try items under both skills until the pairs decide or reach their limit; accept only if they decide for it."""
+    """Compare the skills by pairs of attempts, one under each, up to a limit; accept a candidate that wins."""
     config = run.config
     metric, weight = GateMetric(config.gate_metric), config.gate_mixed_weight
     spent: list[BudgetSpent] = []

@@ -92,7 +92,7 @@ def describe_run(
 
 
 def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: str) -> None:
-    """Raise ``Refused``, naming the first difference, if a folder's run (``kept``) is not the wanted one."""
+    """Raise ``Refused``, naming the first difference, if the run in a folder (``kept``) differs from the wanted one."""
     wanted = msgspec.json.decode(msgspec.json.encode(wanted, enc_hook=str))
     for name in dict.fromkeys([*kept, *wanted]):
         if kept.get(name) != wanted.get(name):
@@ -133,7 +133,7 @@ def get_env_traits(env: object) -> dict[str, Json]:
 
 
 def digest_function(function: Callable[..., object]) -> str:
-    """Return a function's name and a digest of its source (or bytecode), so that a changed scorer is another run."""
+    """Return a function's name and a digest of its source (or bytecode), so that a changed function is noticed."""
     name = str(getattr(function, "__qualname__", type(function).__name__))
     try:
         content: object = inspect.getsource(function)
@@ -143,12 +143,12 @@ def digest_function(function: Callable[..., object]) -> str:
 
 
 def digest_of(value: object) -> str:
-    """Return 16 hex digits for a value; an object inside it that JSON does not know counts by its type's name only."""
+    """Return a digest of a value, 16 hex digits. Of an object that JSON does not know, only the type's name counts."""
     return sha256(msgspec.json.encode(value, enc_hook=lambda other: type(other).__name__, order="deterministic"))[:16]
 
 
 def _digest_text(value: object) -> str:
-    """Return 16 hex digits for a value; an object inside it that JSON does not know counts by its ``str``."""
+    """Return a digest of a value, 16 hex digits. An object that JSON does not know counts as its ``str``."""
     return sha256(msgspec.json.encode(value, enc_hook=str))[:16]
 
 

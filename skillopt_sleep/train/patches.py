@@ -48,9 +48,9 @@ class Edit:
     merge_level: int | None = None
     """Number of rounds of merging that produced the edit."""
     update_origin: str = ""
-    """The stage of training that proposed the edit, if the environment proposes edits itself; "" means a step."""
+    """The stage of training in which an environment proposed the edit by itself; "" means an ordinary step."""
     update_target: str = ""
-    """The part of the skill to change, if the environment proposes edits itself; "" means what every step edits."""
+    """The part of the skill that an environment's own edit changes; "" means the body, which every step edits."""
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Edit:
@@ -62,7 +62,7 @@ class Edit:
         return cls(**({"op": "append"} | read))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the edit as a dict: always with ``op`` and ``content``, with other fields unless they are empty."""
+        """Return the edit as a dict of ``op``, ``content`` and every other field that has a value."""
         rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
         return {"op": self.op, "content": self.content} | rest
 
@@ -180,7 +180,7 @@ def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, 
 
 
 def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResult) -> str:
-    """Return an item and the answers to it for a prompt: XML tags around the request, answers and reference.
+    """Return the text that shows an item in a prompt: request, answers and reference, each in XML tags.
 
     ``failed`` is the attempt whose reason for failing is shown. Showing the reference of a training item is allowed.
     """

@@ -81,7 +81,7 @@ class SkillEnv:
         return [str(kind) for kind in getattr(self, "task_types", None) or ()]
 
     def calls_of(self, item: Item) -> int:  # noqa: ARG002  most environments ask once, whatever the item
-        """Return the most calls that one attempt at this item makes, a judge's calls included.
+        """Return the maximum number of model calls in one attempt at this item, a judge's calls included.
 
         The estimated price of a run adds up these numbers.
         """
@@ -100,8 +100,8 @@ class BatchEnv(Protocol):
     ) -> list[RolloutResult]:
         """Try each item once under the skill, return the results. ``out_dir`` is empty; equal batches get equal seeds.
 
-        Results need unique ids, which may differ from the items' ids. When fewer results than items come back and all
-        are lost, the failed calls ended the batch early, and the other items are tried again.
+        Results need unique ids, which may differ from the items' ids. If there are fewer results than items and all
+        results are unmeasured, failed calls ended the batch early: the trainer then tries the missing items again.
         """
 
     def reflect_batch(

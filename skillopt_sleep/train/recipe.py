@@ -170,7 +170,7 @@ def read_published(path: Path, overrides: Iterable[str]) -> Table:
 def _find_adapter(table: Table, places: Iterable[Path]) -> None:
     """Replace an environment's name by the first folder of that name in ``places`` that has an ``adapter.py``.
 
-    Copy its options to ``extras`` too: from there they reach its ``setup``, even if its class takes no such argument.
+    Copy the environment's options to ``extras`` too: its ``setup`` gets them even if its class takes no such argument.
     """
     env = table.get("env")
     name = str(env.get("name")) if isinstance(env, dict) else ""
@@ -208,7 +208,7 @@ def build_recipe(table: Mapping[str, Json]) -> Recipe:
 
 
 def merge_role(own: Mapping[str, Json], named: Mapping[str, Json]) -> Table:
-    """Merge a role's options in the file with those named for this run; another backend there drops the file's."""
+    """Merge options named for this run into a role's options in the file; a new backend gets none of the file's."""
     return cast("Table", _merge({"target": dict(own)}, {"target": dict(named)})["target"])
 
 

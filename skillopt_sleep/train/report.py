@@ -1,4 +1,4 @@
-"""Reports the figures of a run: the most calls it would make, its summary, and its training curve."""
+"""Reports the figures of a run: how many calls it would make at most, its summary, and its training curve."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OUTPUT_TOKENS = 600
 """Number of tokens that a reply is assumed to have."""
 CHARS_PER_TOKEN = 4
 CONFIRMING_ATTEMPTS = 4
-"""Further attempts at an item that an accepted candidate lost: two pairs, which confirm the loss or do not."""
+"""Attempts that check an item on which an accepted candidate did worse: two more pairs, so two with each skill."""
 BARS = "▁▂▃▄▅▆▇█"
 TEST_FOLDERS = {"initial": "test_eval_baseline", "best": "test_eval_best", "current": "test_eval_current"}
 
@@ -34,7 +34,7 @@ Tested = dict[str, tuple[Scored, dict[str, dict[str, float]]]]
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """The most model calls that a run makes, apart from retries."""
+    """The maximum number of model calls of a run, without retries, and an estimate of their tokens."""
 
     steps: int
     stages: dict[str, int]
@@ -56,7 +56,7 @@ def estimate_price(
     skill_chars: int,
     whole_rounds: bool = False,
 ) -> Price:
-    """Return the most calls that a run can make; ``calls`` has, by split, how many calls each item takes.
+    """Return the maximum number of calls of a run; ``calls`` has, by split, how many calls each item takes.
 
     ``whole_rounds``: the environment can only try the whole selection split, so a paired gate does that in each round.
     """
@@ -287,7 +287,7 @@ def _describe_spend(run: Run) -> dict[str, Any]:
 
 
 def _count_analysts(config: SkillOptConfig, batch: int) -> int:
-    """Return the most calls that propose edits for a batch; failures, successes and mixed items are shown apart."""
+    """Return how many calls propose edits for a batch at most; failures, successes and mixed items are shown apart."""
     if config.reflection == "shallow":
         return batch
     kinds = 1 + (not config.failure_only) + (config.rollouts_k > 1)
@@ -295,7 +295,7 @@ def _count_analysts(config: SkillOptConfig, batch: int) -> int:
 
 
 def _count_merges(patches: int, config: SkillOptConfig) -> int:
-    """Return the most calls that merge patches: those from failures, those from successes, then the two results."""
+    """Return how many calls merge a step's patches at most: failures' and successes' apart, then the two results."""
     if not config.use_aggregate:
         return 0
     size = config.merge_batch_size
@@ -304,7 +304,7 @@ def _count_merges(patches: int, config: SkillOptConfig) -> int:
 
 
 def _count_levels(patches: int, size: int) -> int:
-    """Return the calls that merge ``patches`` patches into one, ``size`` at a time: 3 for 4 patches, 2 at a time."""
+    """Return how many calls merge ``patches`` patches into one, ``size`` per call: 3 for 4 patches, 2 per call."""
     merges = 0
     while patches > 1:
         patches = ceil(patches / size)

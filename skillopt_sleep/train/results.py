@@ -37,7 +37,7 @@ TEXTS = (
 )
 """Names of the fields of ``RolloutResult`` that hold a text."""
 AS_HARD = float("-1")
-"""Default of ``RolloutResult.soft``, replaced by ``hard``; compared with ``is``, so a given -1.0 remains an error."""
+"""Default of ``RolloutResult.soft``; it is replaced by the hard score. A -1.0 from an environment remains an error."""
 
 
 @dataclass
@@ -118,7 +118,7 @@ class RolloutResult:
         return cls(**(own | {"id": str(d["id"]), "extras": extras}))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as a dict: always ``id``, ``hard``, ``soft`` and the extras, other fields unless empty."""
+        """Return the result as a dict of ``id``, ``hard``, ``soft``, the extras, and every other field with a value."""
         own = {name: value for name, value in vars(self).items() if name not in {"extras", "given"}}
         rest = {name: value for name, value in own.items() if value not in ("", 0, [])}
         return {"id": self.id, "hard": self.hard, "soft": self.soft} | rest | self.extras
@@ -301,7 +301,7 @@ def report_mistakes(culprit: str, item: Mapping[str, Any] | None = None) -> Iter
 
 
 def make_environment_error(culprit: str, error: BaseException, item: Mapping[str, Any] | None = None) -> UsageError:
-    """Return a one-line error for an exception raised by ``culprit``, the user's own code, perhaps on one item."""
+    """Return a one-line error for an exception of the user's own code, called ``culprit``, perhaps at one item."""
     message, where = excerpt(str(error), 160), f" on item {str(item.get('id'))!r}" if item else ""
     return UsageError(f"{culprit} raised {type(error).__name__}{where}: {message or 'no message'}")
 

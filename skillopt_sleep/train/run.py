@@ -73,7 +73,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     last_completed_step: int = 0
     epochs_ended: int = 0
     current_score: float | None = None
-    """The current skill's score on the selection split, by the gate metric (``best_score`` too)."""
+    """The current skill's score on the selection split, by the gate metric; ``best_score``: the best skill's."""
     best_score: float | None = None
     best_step: int = 0
     scheduler_state: dict[str, Any] = {}
@@ -81,7 +81,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     """The scores on the selection split of each skill tried so far, by ``skill_hash``."""
     rejected: tuple[AppliedEdit, ...] = ()
     refuted: tuple[str, ...] = ()
-    """Edits that were rejected when each was the only one of its step, so that it alone was at fault."""
+    """Edits that the gate rejected in a step without any other edit, so that surely this edit was at fault."""
     notes: str = ""
     """What the optimizer noted for itself at the end of epochs about what works."""
     tried: tuple[StepNote, ...] = ()
@@ -191,7 +191,7 @@ class Artefacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """Identifies one attempt at items under a skill; repeated under the same values, it is not paid again."""
+    """Identifies one attempt at items under a skill; an attempt with the same values is read from disk, not paid."""
 
     phase: str
     """Stage of the run to which the calls of the attempt are charged, such as "rollout"."""

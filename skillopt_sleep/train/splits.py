@@ -109,7 +109,7 @@ def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
 
 
 def remove_repeats(splits: Splits) -> Splits:
-    """Keep a repeated question only in test, or else in val; count in ``notes`` what other splits lose.
+    """Keep a repeated question only in test, or else in val; ``notes`` say how many items other splits lose.
 
     Raises ``UsageError`` if a split has no items left.
     """
@@ -137,7 +137,7 @@ def remove_repeats(splits: Splits) -> Splits:
 
 
 def check_splits(splits: Mapping[str, Sequence[Item]]) -> None:
-    """Raise ``UsageError`` for an empty split, an item without an id, or an id that occurs twice in any splits."""
+    """Raise ``UsageError`` for an empty split, an item without an id, or two items with the same id in all splits."""
     for split, items in splits.items():
         if not items:
             raise UsageError(f"the split {split!r} is empty: it needs at least one item")
@@ -220,7 +220,7 @@ def _find_root(parents: Sequence[int], index: int) -> int:
 def _find_repeats(
     items: Sequence[Item], texts: Sequence[str], material: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs of items about the same material where one question equals the other or contains it and little more.
+    """Yield pairs of items with the same material and, apart from a few more words in one, the same question.
 
     ``texts`` are the questions without boilerplate, because an instruction that begins every item is not a repeat.
     """
@@ -243,7 +243,7 @@ def _find_repeats(
 def _find_paraphrases(
     items: Sequence[Item], texts: Sequence[str], material: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs of items of one named group, or with equal answer, figures and material and similar wording."""
+    """Yield pairs of items that name the same group, or that differ only in wording, and only a little."""
     figures = [frozenset(_FIGURE.findall(text)) for text in texts]
     sharing: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, item in enumerate(items):

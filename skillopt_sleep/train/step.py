@@ -151,7 +151,7 @@ def _roll_out(run: Run, state: RunState, batches: Sequence[Sequence[Item]], step
 def _propose(
     run: Run, state: RunState, scheduler: LRScheduler, rolled: Sequence[Sequence[RolloutResult]], *, step: int
 ) -> StepProposal[str]:
-    """Reflect on the results of each batch, and make one candidate skill of all proposals, by edits or a rewrite."""
+    """Let edits be proposed from each batch's results; make one candidate skill of all of them, or of a rewrite."""
     config, budget = run.config, scheduler.step()
     bound = budget if config.use_edit_budget else None
     aware = config.use_skill_aware_reflection
@@ -236,7 +236,7 @@ def _remind(run: Run, state: RunState, made: StepProposal[str], folder: str) -> 
 def _reflect_in_environment(
     run: Run, state: RunState, results: Sequence[RolloutResult], *, step: int, folder: str, lesson: Lesson
 ) -> tuple[Analysis, ...] | None:
-    """Return what the environment's ``reflect_batch`` proposes; None when it has none or lets the trainer reflect."""
+    """Return the edits that the environment's ``reflect_batch`` proposes; None if it leaves that to the trainer."""
     reflect = getattr(run.env, "reflect_batch", None)
     if not callable(reflect):
         return None

@@ -116,7 +116,7 @@ class SkillOptTrainer:
                 return finish(run, state, history, started=started)
 
     def price(self) -> Price:
-        """Return the most calls the run can make and a guess at its tokens, without any call. Raises ``UsageError``."""
+        """Return the run's maximum number of calls and a guess at its tokens; ask no model. Raises ``UsageError``."""
         nobody = AskClient(ask=_Nobody())
         with TemporaryDirectory() as folder:  # an environment may write the splits it deals into the run's folder
             set_up(self.env, self.config.to_dict() | {"out_root": folder, "dry_run": True}, nobody, nobody)
@@ -263,7 +263,7 @@ class SkillOptTrainer:
 
 
 def is_stuck(history: Sequence[Mapping[str, Any]], refusals: int) -> bool:
-    """Tell whether the gate refused the last ``refusals`` candidates (0: never); steps without one are skipped."""
+    """Tell whether the gate refused the last ``refusals`` candidates (0: never); steps without one are left out."""
     tried = [record["action"] for record in history if record["action"] != "skip_no_patches"]
     return 0 < refusals <= len(tried) and set(tried[-refusals:]) <= {"reject", "undecided"}
 

@@ -1,7 +1,7 @@
 """The adapter API of the reference implementation, so that environments written for it can be trained on here.
 
-Such an environment needs ``sed s/skillopt/skillopt_sleep.train.compat/`` and no other change. Its imports name some
-twenty modules, which are the table ``PATHS`` here; an imported name is looked up where this program defines it.
+Such an environment needs ``sed s/skillopt/skillopt_sleep.train.compat/`` and no other change. It may import some twenty
+modules; ``PATHS`` lists them, and ``HOMES`` tells in which module of this program each imported name is defined.
 ``AdapterEnv`` runs an adapter under this program's trainer. docs/environments.md lists the differences.
 """
 
@@ -100,7 +100,7 @@ def install_modules() -> None:
 
 
 def find_name(path: str, name: str) -> object:
-    """Return our object for a name of the reference implementation. Raises ``ImportError`` saying what to use."""
+    """Return our object for a name of the reference implementation. Raises ``ImportError`` if we have none."""
     if name in PATHS[path].split():
         home = next(home for home, names in HOMES.items() if name in names.split())
         found: object = getattr(importlib.import_module(f"{ROOT}.{home}"), name)

@@ -211,9 +211,9 @@ class SplitDataLoader(BaseDataLoader):
         return BatchSpec("eval", split, seed, len(items), payload=items, metadata={"sampling": sampling})
 
     def _resolve_split_output_dir(self, cfg: dict[str, Any]) -> str:
-        """Return the folder for the splits' files: ``split_output_dir``, or else one in the run's folder.
+        """Return the folder for the splits' files: ``split_output_dir``, or else a folder inside the run's folder.
 
-        A run that only estimates its price (``dry_run``) writes into its own folder in any case.
+        A run that only estimates its price (``dry_run``) ignores ``split_output_dir``.
         """
         name = f"{cfg.get('env') or 'env'}_{self.split_ratio.replace(':', '-')}_seed{self.split_seed}"
         kept = "" if cfg.get("dry_run") else self.split_output_dir
@@ -298,7 +298,7 @@ class EnvAdapter(ABC):
         return list(chosen.values())
 
     def build_env_from_batch(self, batch: BatchSpec, **kwargs: Any) -> Any:
-        """Return what ``rollout`` gets for a batch; by default from ``build_train_env`` or ``build_eval_env``."""
+        """Build what ``rollout`` gets for a batch; by default, call ``build_train_env`` or ``build_eval_env``."""
         if batch.phase == "train":
             return self.build_train_env(batch_size=batch.batch_size, seed=batch.seed, **kwargs)
         return self.build_eval_env(env_num=batch.batch_size, split=batch.split, seed=batch.seed, **kwargs)

@@ -123,7 +123,7 @@ class AdapterEnv(SkillEnv):
             return [str(kind) for kind in self.adapter.get_task_types()]
 
     def calls_of(self, item: Item) -> int:
-        """Return the most calls that an attempt makes: what the adapter's ``calls_of`` says, its turn limit, or 1."""
+        """Return the maximum number of calls in an attempt: by the adapter's ``calls_of``, its turn limit, or 1."""
         own = getattr(self.adapter, "calls_of", None)
         bounds = (getattr(self.adapter, name, None) for name in MAX_TURNS)
         with self._run_adapter("calls_of"):
@@ -150,8 +150,9 @@ class AdapterEnv(SkillEnv):
     ) -> list[RolloutResult]:
         """Let the adapter try the items; return the results in the order of the items.
 
-        A result that hides a lost call is marked unmeasured. If a lost call ended the rollout, return only unmeasured
-        results for the items it was about; raise its error if these are unknown, or no other item can be tried alone.
+        A result that hides a lost call is marked unmeasured. If a lost call ended the rollout, return an unmeasured
+        result for each item of that call and no others. Raise the call's error if its items cannot be found, or if the
+        adapter cannot try the other items alone.
         """
         Path(out_dir).mkdir(parents=True, exist_ok=True)
         whole = len(self._items.get(split, items))
@@ -260,9 +261,9 @@ class AdapterEnv(SkillEnv):
 class Batches:
     """Asks an adapter's loader for batches, and turns them into what the adapter's ``rollout`` takes.
 
-    A loader may store in a batch's metadata what its adapter needs. So batches come from the loader whenever it has one
-    with the requested items: planned for the epoch, or built for the split. A part of a batch keeps the metadata; lists
-    in the metadata that are as long as the batch are cut in the same way as the items.
+    A loader may store in a batch's metadata what its adapter needs. So the loader itself makes each batch: when it
+    plans an epoch, or for a whole split. If only some items of a batch are wanted, the batch is cut but keeps its
+    metadata; a list in the metadata that has one entry per item is cut in the same way as the items.
     """
 
     def __init__(self, adapter: EnvAdapter, out_root: str) -> None:

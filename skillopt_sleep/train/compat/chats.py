@@ -26,11 +26,11 @@ from skillopt_sleep.train.results import RolloutResult, make_unmeasured
 
 Row: TypeAlias = dict[str, Any]
 ENVIRONMENTS = "skillopt_sleep.train.compat.envs"
-"""Name of the package that user environments of several modules are imported into, so that their imports work."""
+"""Name of the package into which a user's environment is imported if it has several modules that import each other."""
 TELLING = 12
-"""An item's text with at least so many characters shows that a prompt is about the item, wherever it is quoted."""
+"""A prompt that contains a text of an item is about the item, if the text has at least this many characters."""
 SHORTEST = 3
-"""An item's text with at least so many characters shows that a prompt is about the item if it is a line of its own."""
+"""As ``TELLING``, but for a text that is a whole line of the prompt, and can therefore be shorter."""
 
 
 def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
@@ -161,7 +161,7 @@ class CallLog:
 
     @contextmanager
     def record(self, call: Call) -> Iterator[None]:
-        """Log a call as running in a ``with`` block, and as lost if an error leaves it; success deletes its losses."""
+        """Log a call as running during a ``with`` block; then log it as lost, or delete its losses if it succeeded."""
         began = time.monotonic()
         with self.lock:
             self.running.append(call)
@@ -195,7 +195,7 @@ class CallLog:
 
 
 class _Current:
-    """Keeps which run the chat functions ask their questions for; only one environment works at a time."""
+    """The run whose models the chat functions ask at present; only one environment works at a time."""
 
     def __init__(self) -> None:
         self._turn = threading.RLock()
@@ -217,7 +217,6 @@ class _Current:
         return self._log.config
 
     def client(self, role: str) -> ChatClient:
-        """Return the client that asks a role's model in the current run. Raises ``UsageError`` outside of a run."""
         return self._log.client(role)
 
     def refuse(self, role: str, why: str) -> UsageError:

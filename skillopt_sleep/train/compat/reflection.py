@@ -38,7 +38,7 @@ PART_CHARS = {
 """For each part of a turn, such as "obs" (a command's output), the maximum characters that a prompt shows."""
 REFERENCE_CHARS, PROMPT_CHARS = 4_000, 3_000
 PROMPT_FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
-"""For two fields of a result, the file beside the conversation from which a missing value is read."""
+"""For two fields of a result, the file that is read if the field is empty; it lies beside the conversation's file."""
 
 
 def run_minibatch_reflect(
@@ -189,8 +189,9 @@ def _reflect(
 ) -> list[Row]:
     """Return the patches, as dicts, of those model calls that proposed something.
 
-    ``systems`` replace the instructions for failures and successes, but not the form of the reply. ``tried`` lists
-    rejected edits; ``notes`` are the optimizer's own. Raises ``FatalBackend`` and ``BudgetSpent``.
+    ``systems`` are texts that replace the prompts' instructions for failures and for successes; the form of the reply
+    stays. ``tried`` is a list of rejected edits, ``notes`` are the optimizer's notes, both as text for the prompt.
+    Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     wording = {
         name: text.replace("{{edit_budget}}", str(config.edit_budget)).replace("{{kind}}", "skill")
@@ -218,7 +219,7 @@ def _reflect(
 
 
 def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_budget: int, **given: Any) -> Row | None:
-    """Show all items to one model call, each with this score; return the patch it proposes, None without one."""
+    """Show all items to one model call, each with this score; return the patch it proposes, or None."""
     check_mode(given["update_mode"])
     contexts = ("step_buffer_context", "rejection_context", "trajectory_memory_context")
     read = [read_row({"hard": score, "soft": score} | row, None, Path(prediction_dir)) for row in items]

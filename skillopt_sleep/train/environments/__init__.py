@@ -183,7 +183,6 @@ class _DirectAsk:
         return self.backend.model
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:  # noqa: ARG002  a ledger would book it
-        """Return the backend's reply to a prompt."""
         return self.backend.complete(prompt)
 
 
@@ -236,7 +235,7 @@ def _is_in_package(path: Path) -> bool:
 
 
 def _import_from_package(path: Path) -> ModuleType:
-    """Import a file as a module of the package that is its folder; another folder of that name is forgotten first."""
+    """Import a file as a module of a package, its folder. An imported folder of the same name is forgotten first."""
     package = f"{ENVIRONMENTS}.{path.parent.name}"
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
         del sys.modules[name]

@@ -29,7 +29,7 @@ class ChecksEnv(SkillEnv):
 
     Pass three lists, or a task file as ``data``. Tasks pinned to a split stay there with their near-duplicates; other
     tasks are dealt by ``ratio``. The optimizer sees the user's own words about a wrong answer, and the accepted answer.
-    It sees checks, rubrics and verdicts only with ``show_checks``: an edit that quotes the examiner proves nothing.
+    It sees checks, rubrics and verdicts only with ``show_checks``: an edit that just quotes them proves nothing.
     Raises ``UsageError`` for a file or reference that cannot be used.
     """
 
@@ -93,7 +93,7 @@ class ChecksEnv(SkillEnv):
         return list(dict.fromkeys(_get_task_type(task) for task in self._tasks.values()))
 
     def calls_of(self, item: Item) -> int:
-        """Return the most calls of an attempt at this item: 1, or 2 if the judge may ask a model."""
+        """Return the maximum number of calls in an attempt at this item: 1, or 2 if the judge may ask a model."""
         return 1 + may_ask_model(self._tasks[str(item["id"])].reference)
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
@@ -147,7 +147,7 @@ def _read_tasks(path: Path) -> tuple[TaskRecord, ...]:
 
 
 def _deal(tasks: Sequence[TaskRecord], ratio: str, seed: int) -> dict[str, tuple[TaskRecord, ...]]:
-    """Deal groups of near-duplicate tasks by ratio; one whose tasks name several splits goes to the latest of them."""
+    """Deal groups of near-duplicate tasks by ratio. A group whose tasks name splits goes to the last split named."""
     parse_ratio(ratio)
     pins: dict[str, Split] = {}
     sealed = list(Split)

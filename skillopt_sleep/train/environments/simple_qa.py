@@ -30,7 +30,7 @@ from skillopt_sleep.train.splits import (
 )
 
 Scorer: TypeAlias = Callable[[str, Item], float | tuple[float, float]]
-"""Scores an answer to an item: returns (hard, soft), or soft alone, which counts as right from ``pass_at`` on."""
+"""A function that scores an answer to an item: it returns (hard, soft), or soft alone; hard is then soft >= pass_at."""
 WRONG = "I do not know."
 """A wrong answer on which every scoring function is tried before the run, to find its mistakes for free."""
 
