@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from skillopt_sleep.mining.recurring_requests import read_asks
-from skillopt_sleep.model.lexicon import strip_pasted
+from skillopt_sleep.model.lexicon import begins_pasted, strip_pasted
 from skillopt_sleep.model.near_duplicates import matter
 from skillopt_sleep.model.session import Command, Feedback, Session, Turn
 from skillopt_sleep.model.task import Outcome
@@ -190,7 +190,8 @@ def find_obstacle(episode: Episode) -> str:
         return "a question whose answer was neither corrected nor approved"
     if not (episode.corrections or episode.accepted):
         return "no answer, and no feedback about one"
-    pointing = explain_pointing(episode.request.prompt)
+    prompt = episode.request.prompt
+    pointing = "begins with pasted output" if begins_pasted(prompt) else explain_pointing(prompt)
     return pointing or ("a reply to what the agent had said" if _is_reply(episode, typed) else "")
 
 

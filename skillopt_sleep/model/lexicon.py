@@ -180,6 +180,11 @@ def strip_pasted(prompt: str) -> str:
     return "\n".join(typed)
 
 
+def begins_pasted(prompt: str) -> bool:
+    """Return whether a prompt begins with what was copied from a terminal, as in "$ make"; own words may follow."""
+    return _TERMINAL_PROMPT.match(prompt) is not None
+
+
 def read_words(text: str) -> tuple[str, frozenset[str]]:
     """Return the words of a text twice: as " one string " to look phrases up in, and as a set."""
     words = _WORD.findall(fold_words(text))

@@ -139,6 +139,8 @@ def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
 
 def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | None = None) -> str:
     """Return how many corrections a rule comes from (``shown`` are quoted) and its results at moments, in words."""
+    from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` needs no words
+
     labels = {label.id: label for label in report.tasks if label.moment}
     written = [label for label in report.tasks if label.id in applied.edit.task_ids and (label.words or label.moment)]
     wordings = len({words for label in written for words in label.words})
@@ -157,9 +159,11 @@ def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | Non
             f"at {count} of {number(len(places), 'other place')} where it applies the agent now does it unasked, and"
             f" did worse at {lost or 'none'}"
         )
-    own = [task for task in measured if not labels[task].sibling]
-    if own:
-        parts.append(f"where you said it, it is now done {len(heeded.intersection(own))} of {number(len(own), 'time')}")
+    about = find_heavy(applied.edit.text or applied.edit.anchor)
+    alike = [task for task in measured if not labels[task].sibling and about & find_heavy(" ".join(labels[task].words))]
+    if alike:
+        count = len(heeded.intersection(alike))
+        parts.append(f"where you said much the same, it is now done {count} of {number(len(alike), 'time')}")
     return "; ".join(parts)
 
 

@@ -68,11 +68,12 @@ _SPEECH = re.compile(
 """Pattern of somebody else's words in quotation marks; up to about 25 characters are rather a name, and stay."""
 
 _CHANGING = re.compile(
-    r"(?:^|[;&|(]\s*)(?:sudo\s+)?(?:git\s+(?:commit|push|merge|rebase|reset|checkout|switch|tag|cherry-pick|stash|rm|mv)"
-    r"|gh\s+\w+\s+(?:create|edit|merge|close|comment|review|delete)|mv|cp|rm|mkdir|touch|tee|ln|chmod|sed\s+-i|install"
+    r"(?:^|[;&|(]\s*)(?:sudo\s+)?(?:git\s+(?:commit|push|merge|rebase|reset|tag|cherry-pick|stash|rm|mv"
+    r"|(?:checkout|switch)(?=\s+-[bBcC-]))|gh\s+\w+\s+(?:create|edit|merge|close|comment|review|delete)"
+    r"|mv|cp|rm|mkdir|touch|tee|ln|chmod|sed\s+-i|install"
     r"|npm\s+i|pip\s+install|docker|kubectl|terraform|ffmpeg|convert|python\S*\s+-\s|curl\s+-X)\b|>\s*[\w./~]"
 )
-"""Pattern of a shell command that changes something, unlike one that only shows or tests."""
+"""Pattern of a shell command that changes something, unlike one that only shows, tests, or goes to another branch."""
 
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 

@@ -112,6 +112,7 @@ NO_TASKS = {
     "do 2 then": "cannot be understood",
     "and the other one?": "cannot be understood",
     f"{PROMPT} make\nerror: no rule": "only pasted text",
+    f"{PROMPT} boxes\nStore things\n\nUsage:\n  boxes [command] list and remove boxes": "begins with pasted output",
     "what is the default timeout of the parser?": "a question",
     "Add an installation section to the README": "points at something outside ('README')",
     "can you check why linting is failing in CI": "about a state of work ('check')",

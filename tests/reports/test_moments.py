@@ -19,8 +19,9 @@ RULE = AppliedEdit(
 
 
 def report(*, measured=(), heeded=(), worsened=(), edits=("e1",)):
-    """A night with two corrections, a moment of another lesson, and places where the first lesson applies."""
-    labels = [TaskLabel(id=name, intent="Commit.", moment=name) for name in ("m1", "m2", "m3")]
+    """A night with two corrections, one alike, one of something else, and places where the first lesson applies."""
+    words = {"m1": "Branch!", "m2": "Branch!", "m3": "Again no branch.", "m4": "Use tabs."}
+    labels = [TaskLabel(id=name, intent="Commit.", moment=name, words=(said,)) for name, said in words.items()]
     labels += [TaskLabel(id=f"s{number}", intent="Ship.", moment="m1", sibling=True) for number in range(11)]
     labels += [TaskLabel(id="o", intent="Other.", moment="m9", sibling=True), TaskLabel(id="t", intent="Write.")]
     decision = Decision(verdict=Verdict.ACCEPT, why="")
@@ -34,11 +35,11 @@ PLACES = tuple(f"s{number}" for number in range(11))
 
 
 def test_what_came_of_a_rule():
-    """Corrections, other places and moments apart; places of other lessons and other tasks count for neither."""
-    night = report(measured=(*PLACES, "m3", "o", "t"), heeded=(*PLACES[:9], "m3", "o", "t"))
+    """Corrections, other places and alike corrections apart; other corrections, lessons and tasks count for none."""
+    night = report(measured=(*PLACES, "m3", "m4", "o", "t"), heeded=(*PLACES[:9], "m3", "o", "t"))
     assert describe_moments(RULE, night) == (
         "written from 2 corrections of yours; at 9 of 11 other places where it applies the agent now does it unasked,"
-        " and did worse at none; where you said it, it is now done 1 of 1 time"
+        " and did worse at none; where you said much the same, it is now done 1 of 1 time"
     )
     assert "did worse at 2" in describe_moments(RULE, report(measured=PLACES, worsened=PLACES[:2]))
 

@@ -248,10 +248,12 @@ def test_reply_to_a_question_is_a_correction_when_it_blames():
 
 
 def test_judgement_needs_something_to_judge():
-    """ "Too long" is a new request when the agent only looked at files."""
+    """ "Too long" is a new request when the agent only looked at files, or went to another branch."""
     assert label("the guide is too long", used_tools=True, files=("guide.md",)) is CORRECTION
     assert label("the guide is too long", used_tools=True, commands=("cat guide.md",)) is NEITHER
     assert label("the guide is too long", used_tools=True, commands=("git commit -m guide",)) is CORRECTION
+    assert label("the guide is too long", used_tools=True, commands=("git checkout main && git pull",)) is NEITHER
+    assert label("the guide is too long", used_tools=True, commands=("git checkout -b guide",)) is CORRECTION
 
 
 def test_review_of_files_just_written():
