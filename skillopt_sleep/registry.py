@@ -187,11 +187,8 @@ def _require_sensible(where: str, key: str, value: object) -> None:
 @cache
 def _built_in(kind: Kind) -> tuple[str, ...]:
     """Return the names of the built-in plugins: modules whose last line begins with ``PLUGIN =``; none is imported."""
-    return tuple(path.stem for path in kind.folder.glob("*.py") if _last_line(path).startswith("PLUGIN = "))
-
-
-def _last_line(path: Path) -> str:
-    return path.read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
+    texts = ((path.stem, path.read_text(encoding="utf-8")) for path in kind.folder.glob("*.py"))
+    return tuple(name for name, text in texts if text.rstrip().rpartition("\n")[2].startswith("PLUGIN = "))
 
 
 @cache

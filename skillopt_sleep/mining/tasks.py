@@ -211,7 +211,10 @@ def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mi
     numbers = group_recurrences([strip_pasted(item.episode.request.prompt) for item in found])
     for number, item in zip(numbers, found, strict=True):
         groups.setdefault(number, []).append(item)
-    tasks = sorted(map(_build_task, groups.values()), key=_sort_key)
+    tasks = sorted(
+        map(_build_task, groups.values()),  # corrected requests first, then approved ones, then the most frequent
+        key=lambda task: (not task.feedback, task.outcome is not Outcome.SUCCESS, -len(task.origins)),
+    )
     return Mined(tasks=merge_tasks((), tasks), refused=tuple(refused), found=len(tasks))
 
 
@@ -246,11 +249,6 @@ def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
 
 def _rank_episode(episode: Episode) -> tuple[bool, bool, bool]:
     return bool(episode.corrections), episode.approved, bool(episode.accepted)
-
-
-def _sort_key(task: TaskRecord) -> tuple[bool, bool, int]:
-    """Return a key that sorts tasks: corrected ones first, then approved ones, then by how often they occurred."""
-    return not task.feedback, task.outcome is not Outcome.SUCCESS, -len(task.origins)
 
 
 def _build_context(episode: Episode) -> str:

@@ -5,7 +5,7 @@ Ignoring an unsupported keyword would let wrong answers pass, so a schema that h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -82,7 +82,8 @@ def check_schema(schema: Json) -> None:
     """Raise ``ValueError``, naming the place, for a schema that is malformed or has an unsupported keyword."""
     inner: list[Json] = [schema]
     for _ in range(DEPTH):
-        inner = [part for whole in inner if isinstance(whole, dict | list) for part in _list_parts(whole)]
+        lists = (list(whole.values()) if isinstance(whole, dict) else whole for whole in inner)
+        inner = [part for parts in lists if isinstance(parts, list) for part in parts]
     if inner:
         raise ValueError(f"the schema is nested more than {DEPTH} levels deep")
     try:
@@ -90,10 +91,6 @@ def check_schema(schema: Json) -> None:
     except msgspec.ValidationError as error:
         known = f"; known are {', '.join(_Schema.__struct_encode_fields__)}" if "unknown field" in str(error) else ""
         raise ValueError(f"the schema cannot be used: {error}{known}") from None
-
-
-def _list_parts(whole: dict[str, Json] | list[Json]) -> Iterable[Json]:
-    return whole.values() if isinstance(whole, dict) else whole
 
 
 def find_violations(value: Json, schema: Schema, where: str = "answer") -> Iterator[str]:

@@ -135,13 +135,10 @@ def _find_outermost(text: str, *, completely: bool = False) -> Iterator[tuple[bo
                 if completely:
                     raise
                 continue
-        yield _has_fields(value), at - start, value
+        has_fields = isinstance(value, dict) or (isinstance(value, list) and isinstance(next(iter(value), 0), dict))
+        yield bool(value) and has_fields, at - start, value
     if completely and _OPENING.search(text, at):
         raise ValueError(f"the reply has more than {ATTEMPTS} places where JSON may begin; expected one object")
-
-
-def _has_fields(value: Json) -> bool:
-    return bool(value) and (isinstance(value, dict) or (isinstance(value, list) and isinstance(value[0], dict)))
 
 
 def _find_closing(text: str, start: int) -> int:
