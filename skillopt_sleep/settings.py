@@ -160,9 +160,11 @@ def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, O
     Raises ``SettingsError`` naming the key or value, where it was found, and what is expected.
     """
     path = settings_path(env)
+    named = {name.removeprefix(PREFIX).lower(): value for name, value in env.items() if name.startswith(PREFIX)}
+    named.pop(FILE_VARIABLE.removeprefix(PREFIX).lower(), None)
     layers: list[tuple[str, Mapping[str, object]]] = [
         (f"file {path}", _read_file(path, required=FILE_VARIABLE in env)),
-        ("variable", _read_environment(env)),
+        ("variable", named),
         ("flag", flags),
     ]
     values: dict[str, object] = {}
@@ -246,11 +248,3 @@ def _read_file(path: Path, *, required: bool) -> dict[str, object]:
         return msgspec.toml.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"the settings file {path} is not valid TOML: {error}; nothing was changed") from error
-
-
-def _read_environment(env: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name.removeprefix(PREFIX).lower(): value
-        for name, value in env.items()
-        if name.startswith(PREFIX) and name != FILE_VARIABLE
-    }

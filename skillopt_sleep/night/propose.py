@@ -28,8 +28,7 @@ from skillopt_sleep.model.rules import (
 from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.night.outcome import DocumentStep, quote_rule
 from skillopt_sleep.night.plan import ConsolidatePlan
-from skillopt_sleep.optimizer.ground import ground_edits
-from skillopt_sleep.optimizer.reflect import Analysis, Lesson, reflect
+from skillopt_sleep.optimizer.reflect import Analysis, Lesson, ground_edits, reflect
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 from skillopt_sleep.optimizer.step import EditTarget, Reflection, StepPlan, StepProposal, hold_back, propose
 from skillopt_sleep.safety.provenance import rests_on_wishes

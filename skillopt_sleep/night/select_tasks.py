@@ -12,11 +12,11 @@ from skillopt_sleep.errors import BackendUnusable, BadReply, BudgetSpent
 from skillopt_sleep.gate.pending import Dropped, PendingEdit, choose_for_tonight, drop_if_over, revive
 from skillopt_sleep.mining.label_feedback import OpenPrompt, label_open, list_label_notes, list_open
 from skillopt_sleep.mining.model_miner import mine_model
-from skillopt_sleep.mining.tasks import Mined, belongs_to_skill, group_given_tasks, merge_tasks, mine_heuristic
+from skillopt_sleep.mining.tasks import belongs_to_skill, group_given_tasks, merge_tasks, mine_heuristic
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.rollout import ReplayMode
-from skillopt_sleep.model.session import Feedback, Session, SessionKey
+from skillopt_sleep.model.session import Feedback, SessionKey
 from skillopt_sleep.model.task import (
     CommandReference,
     Shortfall,
@@ -94,7 +94,9 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
     pairs = zip(harvested.sessions, sessions, strict=True)
     done = [key for key, session in pairs if session.session_id not in mined.unmined]
     before = kit.archive.tasks(scope)
-    asked = models if not mined.unmined or _was_answered(sessions, mined) else None
+    answered = (session for session in sessions if session.session_id not in mined.unmined)
+    was_answered = any(not turn.kind.weak for session in answered for turn in session.turns)
+    asked = models if was_answered or not mined.unmined else None
     at_moments = find_moment_tasks(done, before, mined.tasks, kit, asked)
     kit.archive.commit(scope, (*merge_mined(before, mined.tasks), *at_moments.tasks), done)
     known, notes = _leave_out_unjudged(kit.archive.tasks(scope), models)
@@ -131,14 +133,6 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
         refused=mined.refused,
         shortfall=shortfall([task for task in wanted if may_vote(task)]),
         notes=tuple(notes),
-    )
-
-
-def _was_answered(sessions: Sequence[Session], mined: Mined) -> bool:
-    """Return whether the model mined any session with typed prompts; if not, it is not asked to prove references."""
-    return any(
-        session.session_id not in mined.unmined and any(not turn.kind.weak for turn in session.turns)
-        for session in sessions
     )
 
 

@@ -99,6 +99,8 @@ class History(Struct, frozen=True, kw_only=True):
     asked: tuple[Asked, ...]
     nights: tuple[NightRow, ...]
     facts: tuple[tuple[str, str], ...]
+    troubles: tuple[str, ...] = ()
+    """Why the last night failed or has not begun, and what helps, when the page was written."""
 
 
 def describe_history(
@@ -111,10 +113,12 @@ def describe_history(
     asked: Sequence[Asked] = (),
     statuses: Mapping[str, str] = {},
     pages: frozenset[str] = frozenset(),
+    troubles: Sequence[str] = (),
 ) -> History:
     """Return the contents of the page over all nights; ``reports`` come with the latest night first.
 
-    ``statuses`` maps a night to the state of its proposal, and ``pages`` are the nights that have a page of their own.
+    ``statuses`` maps a night to the state of its proposal, ``pages`` are the nights that have a page of their own, and
+    ``troubles`` say why the last night failed or has not begun.
     """
     weeks = _count_weeks(reports, sessions, live)
     most = max((100 * week.corrections / week.prompts for week in weeks if week.prompts >= FEW), default=0)
@@ -141,6 +145,7 @@ def describe_history(
             (number(len(live)), "rule live" if len(live) == 1 else "rules live"),
             (number(corrections), f"corrections in {number(prompts)} prompts"),
         ),
+        troubles=tuple(map(plain, troubles)),
     )
 
 

@@ -73,6 +73,9 @@ NIGHTS, PENDING = 5, 3
 SEALED = 3
 """Maximum number of adopted changes whose result on the sealed tasks the page shows, the latest ones."""
 
+PROBLEMS = ("MISSED", "CLOCK", "NOT RUNNING", "FAILED")
+"""The beginnings of lines about a schedule that something is wrong with."""
+
 SIGNAL_CODES = frozenset({129, 130, 143})
 """Exit codes of a night that a signal ended: SIGHUP, SIGINT (Ctrl-C) or SIGTERM."""
 
@@ -82,9 +85,10 @@ def describe_status(status: Status, *, everything: bool = False) -> Page:
     nights = len(status.nights) if everything else NIGHTS
     rows = [_row(night, status) for night in status.nights[:nights]]
     table = [Table(HEAD, rows, elastic=1)] if rows else []
+    lines = describe_schedule(status.schedule) if status.schedule else ()
     return (
         Section("", tuple(_list_waiting(status))),
-        Section("Schedule", tuple(map(_tone, describe_schedule(status.schedule))) if status.schedule else ()),
+        Section("Schedule", tuple(Line(line, Tone.BAD) if line.startswith(PROBLEMS) else line for line in lines)),
         Section("Nights" if rows else "", (*table, *count_rest(len(status.nights), nights, "earlier night"))),
         Section("Not decided yet; the next night continues", _list_pending(status.pending, everything=everything)),
         Section("In total", tuple(_list_trust(status, everything=everything))),
@@ -159,6 +163,17 @@ def describe_failure(failure: Failure) -> Iterator[Cell]:
     yield Line(f"  Details: {plain(failure.log)}", Tone.QUIET)
 
 
+def list_troubles(failure: Failure | None, outlook: Outlook | None) -> Iterator[str]:
+    """Yield why the last nights failed or a due one has not begun, each with what to do, for the page of all nights."""
+    if failure:
+        yield " ".join(part.text if isinstance(part, Line) else part for part in describe_failure(failure))
+    if outlook and outlook.scheduled:
+        lines = [line for line in describe_schedule(outlook) if line.startswith((" ", *PROBLEMS))]
+        yield from "\n".join(lines).replace("\n ", " ").splitlines()
+        if outlook.waits and outlook.held:
+            yield f"WAITING: a night is due and waits: {plain(outlook.held)}."
+
+
 def _list_trust(status: Status, *, everything: bool) -> Iterator[Cell]:
     """Yield lines on all changes tried so far and, if ``everything``, on how far the tests can be trusted.
 
@@ -174,10 +189,6 @@ def _list_trust(status: Status, *, everything: bool) -> Iterator[Cell]:
     if everything:
         yield from describe_audit(last.audit)
         yield from map(describe_sealed, status.sealed[:SEALED])
-
-
-def _tone(line: str) -> Cell:
-    return Line(line, Tone.BAD) if line.startswith(("MISSED", "NOT RUNNING", "FAILED")) else line
 
 
 def describe_installed(schedule: Schedule, data_dir: Path) -> Page:

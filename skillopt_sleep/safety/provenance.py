@@ -339,14 +339,10 @@ def _without_mark(sentence: str) -> str:
 def _find_particulars(sentence: str) -> Iterator[str]:
     """Yield what in a sentence names one thing exactly: words in `code`, paths, addresses, flags, identifiers."""
     for code in CODE.findall(sentence):
-        yield from (word for word in code.split() if TERM.search(word) and not _is_everyday(word))
+        named = (word for word in code.split() if TERM.search(word) and word not in COMMAND_VERBS)
+        yield from (word for word in named if not (word.isalpha() and max(all_terms(word).values(), default=0) < 1))
     for found in _PARTICULAR.finditer(CODE.sub(" ", sentence)):
         yield found[0].rstrip("/.,;:")
-
-
-def _is_everyday(word: str) -> bool:
-    """Return whether a word in `code` is only a verb of everyday work (add, run, install), which names no thing."""
-    return word.isalpha() and (word in COMMAND_VERBS or all(weight < 1 for weight in all_terms(word).values()))
 
 
 def _without_harmless_example(example: re.Match[str]) -> str:

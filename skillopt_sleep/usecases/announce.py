@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -277,12 +278,28 @@ class AnnouncingAttempts(AttemptStore):
         """Store and announce why a due night has not begun yet."""
         super().note(project, due, why)
         announce(self._workspace)
+        self._draw_pages(project)
 
     def keep(self, attempt: Attempt) -> None:
         """Store an attempt to run a night; announce it unless it ended well."""
         super().keep(attempt)
         if attempt.code != 0:
             announce(self._workspace)
+        if attempt.code:
+            self._draw_pages(attempt.project)
+
+    def _draw_pages(self, project: str) -> None:
+        """Tell what happened on the project's page, too, or on those of the other projects when its folder is gone."""
+        from skillopt_sleep.usecases.status import write_pages
+
+        others = (entry.project for entry in getattr(load_schedule(self._workspace.data_dir), "projects", ()))
+        for name in [project] if Path(project).is_dir() else filter(os.path.isdir, others):
+            workspace = dataclasses.replace(self._workspace, project=Path(name), origins={"data_dir": "flag"})
+            try:
+                with contextlib.closing(workspace.database):
+                    write_pages(workspace)
+            except Exception as error:  # noqa: BLE001  the page is one of four places; the night must go on
+                self._workspace.notify(f"the page of {name} was not brought up to date: {error}")
 
 
 def _list_messages(workspace: Workspace) -> Iterator[Message]:

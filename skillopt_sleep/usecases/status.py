@@ -86,8 +86,11 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
     """
     from skillopt_sleep.reports.history import describe_history
     from skillopt_sleep.reports.page import render_index, render_page
+    from skillopt_sleep.reports.status import list_troubles
     from skillopt_sleep.reports.view import describe_night
     from skillopt_sleep.usecases.adopt import list_live_adoptions
+    from skillopt_sleep.usecases.announce import find_failure
+    from skillopt_sleep.usecases.schedule import read_outlook
 
     project = str(workspace.project)
     options = f" --project {shlex.quote(project)}"
@@ -120,6 +123,7 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
         asked=asked,
         statuses=statuses,
         pages=pages,
+        troubles=tuple(list_troubles(find_failure(workspace, project), read_outlook(workspace, reports))),
     )
     index = make_own_folder(workspace.project) / INDEX
     write_atomic(index, render_index(_redact_view(workspace, history), options=options).encode(), durable=False)

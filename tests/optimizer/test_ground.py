@@ -11,8 +11,7 @@ from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.optimizer.aggregate import EditPatch, Proposal
 from skillopt_sleep.optimizer.client import Optimizer
-from skillopt_sleep.optimizer.ground import UNASKED, ground_edits
-from skillopt_sleep.optimizer.reflect import Analysis
+from skillopt_sleep.optimizer.reflect import UNASKED, Analysis, ground_edits
 from tests.fakes.ask import ScriptedAsk, nobody
 from tests.fakes.edits import in_order, record
 
