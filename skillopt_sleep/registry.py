@@ -84,9 +84,9 @@ def find(kind: Kind, name: str) -> object:
     try:
         loaded: object = _installed(kind)[name].load()
     except (Exception, SystemExit) as error:  # the code of others
-        raise refuse(kind, name, f"cannot be loaded: {type(error).__name__}: {error}") from error
+        raise refuse(kind, name, f"it cannot be loaded: {type(error).__name__}: {error}") from error
     if kind in ADAPTERS and not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
-        raise refuse(kind, name, f"cannot be used: its entry point must name a dataclass, not {loaded!r:.60}")
+        raise refuse(kind, name, f"its entry point must name a dataclass, but names {loaded!r:.60}")
     return loaded
 
 
@@ -104,7 +104,7 @@ def refuse(kind: Kind, name: str, why: str) -> PluginError:
     entry = _installed(kind)[name]
     package = entry.dist.name if entry.dist else entry.module
     return PluginError(
-        f"the {kind[:-1]} {name!r} of the package {package} ({entry.value}) {' '.join(why.split())};"
+        f"the {kind[:-1]} {name!r} of the package {package} ({entry.value}) cannot be used: {' '.join(why.split())};"
         f" update or uninstall {package}"
     )
 
@@ -160,7 +160,7 @@ def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -
     except TypeError as error:  # a field of a type that msgspec does not know
         if name in _built_in(kind):
             raise
-        raise refuse(kind, name, f"cannot be used: {error}") from error
+        raise refuse(kind, name, f"an object of it cannot be made: {error}") from error
     if name in _built_in(kind):
         for key in options:
             _require_sensible(f"[{kind}.{name}]: {key}", key, getattr(made, key))

@@ -90,7 +90,7 @@ def find_agent(name: str) -> CodingAgent:
     """
     agent = find(Kind.AGENT, name)
     if not isinstance(agent, CodingAgent):
-        raise refuse(Kind.AGENT, name, f"cannot be used: its entry point must name a CodingAgent, not {agent!r:.60}")
+        raise refuse(Kind.AGENT, name, f"its entry point must name a CodingAgent, but names {agent!r:.60}")
     return agent
 
 

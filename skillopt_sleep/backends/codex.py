@@ -349,7 +349,7 @@ def _subtract_wait(within: Bounds, waited: float) -> Bounds:
     """Return the limits of a call minus the seconds that it has waited. Raises ``TimedOut`` when no time is left."""
     left = within.after(waited)
     if left.seconds is not None and left.seconds <= 0:
-        raise TimedOut("codex was not called: waiting for its first call used up the time limit of this one")
+        raise TimedOut("codex was not called: its first call used up the time limit of this one")
     return left
 
 

@@ -58,7 +58,7 @@ class CodexHome:
         try:
             with self._lock:
                 if self._closed:
-                    raise TimedOut("codex was not started: this backend has been closed")
+                    raise TimedOut("codex was not started, because the run has ended")
                 if self._folder is None:
                     self._make(env)
                 home = self._home

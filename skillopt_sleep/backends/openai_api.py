@@ -148,7 +148,7 @@ class Endpoint:
         shown = at.shown or at.url
         with self._lock:
             if self._closed:
-                raise TimedOut("no request was sent: this backend was closed before")
+                raise TimedOut("no request was sent, because the run has ended")
             if self._loop is None or self._client is None:
                 self._client = _connect(at, self._max_bytes)
                 self._loop = asyncio.new_event_loop()
@@ -161,7 +161,7 @@ class Endpoint:
         except TimeoutError:
             raise TimedOut(f"{shown} gave no answer within {seconds:g} s") from None
         except concurrent.futures.CancelledError:
-            raise TimedOut(f"the request to {shown} was cancelled because this backend was closed") from None
+            raise TimedOut(f"the request to {shown} was cancelled, because the run has ended") from None
 
     async def _cancel_all(self) -> None:
         requests = asyncio.all_tasks() - {asyncio.current_task()}

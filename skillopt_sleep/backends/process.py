@@ -129,7 +129,7 @@ class Children:
                 with self._lock:
                     self._live.discard(child)
             if self._closed:
-                raise TimedOut(f"{argv[0]} was stopped because this backend was closed")
+                raise TimedOut(f"{argv[0]} was stopped, because the run has ended")
             seconds = time.monotonic() - started
             return replace(cut, status=child.returncode, stdout=_read(out), stderr=_read(err), seconds=seconds)
 
@@ -146,7 +146,7 @@ class Children:
         given, out, err = files
         with self._lock:  # or a child could start after `close` has looked
             if self._closed:
-                raise TimedOut(f"{argv[0]} was not started because this backend was closed before")
+                raise TimedOut(f"{argv[0]} was not started, because the run has ended")
             try:
                 child = subprocess.Popen(
                     argv, stdin=given, stdout=out, stderr=err, env=env, cwd=cwd, start_new_session=True

@@ -144,7 +144,7 @@ class SimulatedBackend(Traits):
         if self.fatal and self.fatal not in FATAL:
             raise SettingsError(f"simulated backend: fatal is {self.fatal!r}, must be one of {', '.join(FATAL)}")
         if self.worlds is not None and (found := find_flaws(self.worlds)):
-            raise UsageError(f"simulated backend: its world contradicts itself: {'; '.join(found)}")
+            raise UsageError(f"simulated backend: its world cannot be used: {'; '.join(found)}")
         self._world()
 
     @property
@@ -179,7 +179,7 @@ class SimulatedBackend(Traits):
         started = time.monotonic()
         text = "" if self.fatal else self._answer(prompt)
         if self._line.closed.wait(max(0.0, started + self.latency - time.monotonic())):
-            raise TimedOut("the simulated agent was closed before it answered")
+            raise TimedOut("the simulated agent was stopped, because the run has ended")
         if self.fatal:
             raise FATAL[self.fatal](_describe_fatal(self.fatal))
         self._draw_fault(prompt)

@@ -108,7 +108,7 @@ def read_world(data: bytes, *, origin: str) -> World:
     if world.schema_version != SCHEMA_VERSION:
         raise UsageError(f"{origin} has schema_version {world.schema_version}; this program reads {SCHEMA_VERSION}")
     if found := find_flaws(world):
-        raise UsageError(f"{origin} contradicts itself: {'; '.join(found)}")
+        raise UsageError(f"{origin} cannot be used: {'; '.join(found)}")
     return world
 
 

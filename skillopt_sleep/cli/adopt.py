@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.argument("night", required=False)
 @click.option("--edit", "edits", multiple=True, metavar="ID", help="Adopt only the edit with this id; may be repeated.")
 @click.option("--undecided", is_flag=True, help="Also adopt edits that the test left undecided.")
-@click.option("--reword", is_flag=True, help="Reword the rules in $VISUAL or $EDITOR before you adopt them, untested.")
+@click.option("--reword", is_flag=True, help="Reword the rules in $VISUAL or $EDITOR first; your words are not tested.")
 @place_options
 def adopt_command(
     night: str | None, edits: tuple[str, ...], undecided: bool, reword: bool, as_json: bool, **flags: Json | Path
@@ -79,7 +79,7 @@ def _ask_for_words(edits: Sequence[EditRecord]) -> dict[str, str]:
     _, *parts = re.split(r"^== (\S+) ==[ \t]*$", page, flags=re.MULTILINE)
     found = {id_: text.strip() for id_, text in zip(parts[::2], parts[1::2], strict=True)}
     if missing := [edit.id for edit in edits if edit.id not in found]:
-        raise Refused(f"the line == {missing[0]} == is missing, so nothing was adopted; keep it, and empty its rule")
+        raise Refused(f"the line == {missing[0]} == is missing, so nothing was adopted; to drop a rule, empty its text")
     return found
 
 
@@ -186,7 +186,7 @@ def checks_command(context: click.Context, /, as_json: bool, **flags: Json | Pat
 
 @checks_command.command("approve")
 @click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
-@click.option("--seconds", type=float, default=300.0, show_default=True, help="Longest run of a command, in seconds.")
+@click.option("--seconds", type=float, default=300.0, show_default=True, help="Time limit of each command, in seconds.")
 @place_options
 @click.pass_obj
 def approve(

@@ -107,7 +107,7 @@ def forget_command(session: str | None, everything: bool, yes: bool, data_dir: s
     from skillopt_sleep.usecases.uninstall import describe_session, find_sessions, forget_sessions
 
     if bool(session) == everything:
-        raise UsageError("name the id of a SESSION, or --all; `harvest --sessions --all --scope all` lists the ids")
+        raise UsageError("give the id of a SESSION, or --all; `harvest --sessions --all --scope all` lists the ids")
     workspace = open_workspace({"data_dir": data_dir} if data_dir else {})
     found = find_sessions(workspace, session or "")
     if not yes and found:

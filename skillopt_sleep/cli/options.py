@@ -60,7 +60,9 @@ place_options = _combine(
     click.option(
         "--project", type=click.Path(file_okay=False, path_type=Path), help="Project folder.  [default: here]"
     ),
-    click.option("--scope", type=click.Choice(["invoked", "all"]), help="Learn from this project's sessions, or all."),
+    click.option(
+        "--scope", type=click.Choice(["invoked", "all"]), help="Sessions to read: this project's (invoked) or all."
+    ),
     click.option(
         "--source", help=f"Agent whose sessions are read: {', '.join(HOMES.values())}; auto (default): every agent."
     ),
@@ -69,17 +71,15 @@ place_options = _combine(
         for option, source in HOMES.items()
     ),
     data_dir_option,
-    click.option(
-        "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as in memory_rules=12."
-    ),
+    click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set any setting: memory_rules=12."),
     as_json,
 )
 """Adds the options of every command that works on a project: where that is, and where its sessions are."""
 night_options = _combine(
     click.option("--backend", help=f"Agent or API that answers the calls of a night: {BACKENDS}.  [default: claude]"),
-    click.option("--target-backend", help="Agent or API of the model that should improve.  [default: --backend]"),
+    click.option("--target-backend", help="Agent or API of the model that should improve.  [default: as --backend]"),
     click.option("--target-model", help="Model that should improve.  [default: the one your sessions used]"),
-    click.option("--optimizer-backend", help="Agent or API of the model that writes rules.  [default: --backend]"),
+    click.option("--optimizer-backend", help="Agent or API of the model that writes rules.  [default: as --backend]"),
     click.option("--optimizer-model", help="Model that finds tasks, judges answers and writes rules."),
     click.option("--share-with", help="Further model providers that may see your sessions, separated by commas."),
     click.option(
@@ -88,10 +88,10 @@ night_options = _combine(
     click.option(
         "--for", "land_for", metavar="AGENTS", help="Agents whose files get proven rules, such as claude,codex."
     ),
-    click.option("--target-skill", help="Skill to improve, by name or SKILL.md.  [default: one of this program's own]"),
+    click.option("--target-skill", help="Skill to improve, by name or path.  [default: one of this program's own]"),
     click.option("--miner", help="How tasks are found: by rules (heuristic) or by a model (model, the default)."),
     click.option(
-        "--gate-mode", help="Test of changes: paired (rule by rule), strict (mean scores) or off.  [default: paired]"
+        "--gate-mode", help="How changes are tested: paired (rule by rule), strict (means) or off.  [default: paired]"
     ),
     click.option("--gate-metric", help="Score that decides: hard (pass or fail), soft (a grade) or mixed (both)."),
     click.option("--preferences", metavar="TEXT", help="Your own wishes, shown to the model that writes rules."),
@@ -99,7 +99,7 @@ night_options = _combine(
     _integer("--rollouts-k", help="Number of attempts at each training task.  [default: 1]"),
     click.option(
         "--replay",
-        help="How to repeat a request: text (one call), native (by the agent), worktree (in a copy).  [default: text]",
+        help="How to repeat a request: text (one call), native (by the agent), worktree (in a project copy).",
     ),
     _integer("--workers", help="Largest number of calls at the same time.  [default: 4]"),
     _integer("--max-calls", help="Largest number of model calls in a night.  [default: 120]"),
@@ -122,10 +122,10 @@ night_options = _combine(
 run_options = _combine(
     _integer("--workers", help="Largest number of calls at the same time.  [default: 8]"),
     _integer("--seed", help="Seed of every random choice of this run.  [default: 42]"),
-    _integer("--max-calls", help="Largest number of model calls.  [default: a quarter more than planned]"),
-    _integer("--max-tokens", help="Largest number of tokens.  [default: no limit]"),
-    _amount("--max-usd", help="Largest cost, in US dollars.  [default: no limit]"),
-    _amount("--max-minutes", help="Longest duration, in minutes.  [default: no limit]"),
+    _integer("--max-calls", help="Largest number of model calls of this run.  [default: a quarter more than planned]"),
+    _integer("--max-tokens", help="Largest number of tokens of this run.  [default: no limit]"),
+    _amount("--max-usd", help="Largest cost of this run, in US dollars.  [default: no limit]"),
+    _amount("--max-minutes", help="Longest duration of this run, in minutes.  [default: no limit]"),
     click.option("--engine", help="Where items are attempted: local (this machine) or ray.  [default: local]"),
     click.option("--ray-address", help="Address of the cluster for --engine ray.  [default: a new one here]"),
 )
@@ -315,7 +315,7 @@ def _assign(given: dict[str, Json], assignment: str) -> None:
     for table in tables:
         below = node.setdefault(table, {})
         if not isinstance(below, dict):
-            raise UsageError(f"--set {assignment}: {table} has a value already, which hides settings in it; drop one")
+            raise UsageError(f"--set {assignment}: {table} is set to a value elsewhere; drop one of the two")
         node = below
     node[key] = parse_value(text)
 

@@ -57,7 +57,7 @@ LAST_MINUTE = "23:59"
     "projects",
     multiple=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of a project; may be repeated. Earlier scheduled ones stay.  [default: the project you are in]",
+    help="Folder of a project; may be repeated. Projects scheduled before stay.  [default: here]",
 )
 @click.option("--at", metavar="HH:MM", help="Local time at which the nights of all projects start.  [default: 03:00]")
 @click.option("--hour", type=click.IntRange(0, 23), help="Hour at which nights start, instead of --at.")

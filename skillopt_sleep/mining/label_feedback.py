@@ -194,13 +194,13 @@ def _verify(raw: Json, names: Mapping[str, int], batch: Sequence[OpenPrompt]) ->
     """Return a proposed label if its quotation is in the session. Raises ``ValueError`` with the reason if not."""
     proposal = msgspec.convert(raw, _Proposal)  # its ValidationError is a ValueError
     if proposal.prompt not in names:
-        raise ValueError(f"the label names a prompt that was not shown: {proposal.prompt!r:.80}")
+        raise ValueError(f"the model labels a prompt that was not shown: {proposal.prompt!r:.80}")
     number = names[proposal.prompt]
     said = batch[number]
     if proposal.says is Feedback.NEITHER:
         return FeedbackLabel(source=said.source, turn=said.turn, feedback=Feedback.NEITHER)
     if not contains_words(strip_pasted(said.prompt)[:SHOWN_PROMPT], proposal.quote):
-        raise ValueError(f"the label quotes words that the person did not type in that prompt: {proposal.quote!r:.80}")
+        raise ValueError(f"the model quotes words that the person did not type in that prompt: {proposal.quote!r:.80}")
     about = next(
         (
             batch[place]
@@ -210,7 +210,7 @@ def _verify(raw: Json, names: Mapping[str, int], batch: Sequence[OpenPrompt]) ->
         None,
     )
     if about is None:
-        raise ValueError(f"the label is about an answer that was not shown before the prompt: {proposal.about!r:.80}")
+        raise ValueError(f"the model relates the prompt to an answer not shown before it: {proposal.about!r:.80}")
     return FeedbackLabel(
         source=said.source,
         turn=said.turn,

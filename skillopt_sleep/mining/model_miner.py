@@ -227,7 +227,7 @@ def ask_readable(prompt: Prompt, ask: Ask, form: type[FormT], *, phase: str, onl
 
 def _check_wanted(task: TaskRecord, target_skill: str, found: Sequence[TaskRecord]) -> None:
     if target_skill and not belongs_to_skill(target_skill, (task.skill_hint,), task.intent):
-        raise ValueError(f"the task is not of the skill {target_skill!r}")
+        raise ValueError(f"the task is not about the skill {target_skill!r}")
     if len(found) >= TASKS_PER_SESSION:
         raise ValueError(f"the model proposed more than {TASKS_PER_SESSION} tasks for one session")
 
@@ -294,7 +294,7 @@ def _check_intent(intent: str, proposal: _Proposal) -> None:
     if len(intent) > MAX_PROMPT:
         raise ValueError(f"the intent of the task is longer than {MAX_PROMPT:,} characters")
     if set(terms(intent)).isdisjoint(terms(proposal.words)):
-        raise ValueError(f"the intent {intent!r:.80} of the task has no word of the request that it quotes")
+        raise ValueError(f"the intent {intent!r:.80} of the task has no word of the request that the task quotes")
     for words in proposal.feedback:
         if len(words.split()) >= TELLING and contains_words(intent, words):
             raise ValueError(f"the intent of the task gives away what the person said only afterwards: {words!r:.80}")

@@ -155,14 +155,14 @@ def _convert(fields: Mapping[str, object], form: type[StructT], where: str) -> S
         return msgspec.convert(fields, form)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$")
-        raise UsageError(f"{where}{place.rstrip('`')}: {what}") from None
+        raise UsageError(f"{where}{place.rstrip('`')} cannot be used: {what}") from None
 
 
 def _read_check(raw: Json, where: str) -> Json:
     try:
         check: Json = msgspec.to_builtins(parse_check(raw))
     except ValueError as error:
-        raise UsageError(f"{where}: {error}") from None
+        raise UsageError(f"{where}: this check cannot be used: {error}") from None
     return check
 
 

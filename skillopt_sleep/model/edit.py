@@ -197,7 +197,7 @@ def _parse_edit(item: Json, asked_for: DocumentKind) -> EditRecord:
     content = "" if op is EditOp.DELETE else written.text or written.content or ""
     text = _format_rule(content).removeprefix("- ")
     if not anchor and op is not EditOp.APPEND:
-        raise ValueError(f"{op} needs an anchor: the text in the file that it applies to")
+        raise ValueError(f"the edit {op} needs an anchor: the text in the file that it applies to")
     if not text and op is not EditOp.DELETE:
         raise ValueError("the text of the edit is empty")
     if len(text) > TEXT_CAP:
@@ -259,7 +259,7 @@ def apply_edits(
 def _apply(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None, *, prose: bool) -> tuple[str, str]:
     """Return the text after one edit, and the whole rule at which the edit took place. Raises ``_NotApplied``."""
     if edit.document is not kind:
-        raise _NotApplied(EditStatus.UNMATCHED, f"the edit is for the {edit.document}, but this is the {kind}")
+        raise _NotApplied(EditStatus.UNMATCHED, f"the edit is for the {edit.document} file, not for the {kind} file")
     rules = list_rules(text)
     if prose and not _is_rule_edit(edit, rules):
         changed, anchor = _edit_prose(text, edit), edit.anchor
@@ -307,7 +307,7 @@ def _make_rule(text: str, rules: Sequence[str]) -> str:
     if why:
         raise _NotApplied(EditStatus.GUARDED, why)
     if strip_list_mark(rule) in map(strip_list_mark, rules):
-        raise _NotApplied(EditStatus.SKIPPED, "the rule is already there")
+        raise _NotApplied(EditStatus.SKIPPED, "the file has this rule already")
     return rule
 
 
@@ -335,7 +335,7 @@ def _find_anchor(rules: Sequence[str], anchor: str) -> int:
     found = found or [index for index, rule in enumerate(plain) if wanted and wanted in rule]
     if len(found) != 1:
         how = f"in {len(found)} rules" if found else "in no rule"
-        raise _NotApplied(EditStatus.UNMATCHED, f"the anchor {_shorten(anchor)} is {how}, but must be in exactly one")
+        raise _NotApplied(EditStatus.UNMATCHED, f"the anchor {_shorten(anchor)} is {how}, must be in exactly one rule")
     return found[0]
 
 
@@ -357,7 +357,7 @@ def _edit_prose(text: str, edit: EditRecord) -> str:
     if edit.op is not EditOp.DELETE and not edit.text.strip():
         raise _NotApplied(EditStatus.SKIPPED, "the text of the edit is empty")
     if edit.op in {EditOp.APPEND, EditOp.INSERT_AFTER} and edit.text.strip() in text:
-        raise _NotApplied(EditStatus.SKIPPED, "the text of the edit is already there")
+        raise _NotApplied(EditStatus.SKIPPED, "the text of the edit is in the file already")
     try:
         match edit.op:
             case EditOp.APPEND:

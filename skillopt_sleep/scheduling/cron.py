@@ -127,8 +127,8 @@ class Cron:
         failed = self._set(before)
         if self._is_now(before):
             raise UsageError(f"{wrong}; your crontab was damaged by that, and its old content is back")
-        failed = f"{wrong} and left another one; your crontab could not be put back ({failed or 'it is not there now'})"
-        raise UsageError(f"{failed}; {self._save(before)}")
+        why = failed or "the old one is not there now"
+        raise UsageError(f"{wrong}, and your old crontab could not be put back ({why}); {self._save(before)}")
 
     def _is_now(self, table: bytes | None) -> bool:
         """Tell whether the crontab equals ``table`` now; False when it cannot be read."""

@@ -179,7 +179,7 @@ def refuse_unwritable(path: Path, *, within: Path) -> None:
     except PermissionError as error:
         raise Refused(f"you may not read the folder {error.filename}; adopt as its owner") from error
     if path.name not in names:
-        raise Refused(f"on disk {path} has another case or other accents; rename the file to {path.name}")
+        raise Refused(f"the name of {path} on disk differs in case or accents; rename the file to {path.name}")
     if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
         raise Refused(
             f"{path} has a second name (a hard link), which would keep the old text; copy it to a file of its own"

@@ -173,7 +173,7 @@ class TrainingFolder:
                 shutil.rmtree(path)
             path.mkdir(mode=0o700, parents=True)
         except OSError as error:
-            raise DiskError(f"cannot empty {path}: {error.strerror or error}") from error
+            raise DiskError(f"cannot delete the content of {path}: {error.strerror or error}") from error
         return str(path)
 
     def kept(self, name: str) -> bytes | None:

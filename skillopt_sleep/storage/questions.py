@@ -116,7 +116,7 @@ class QuestionBox:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise DiskError(f"cannot read {self._folder}: {error.strerror}") from error
+            raise DiskError(f"cannot read the folder {self._folder} with the questions: {error.strerror}") from error
 
 
 def _read_answer(path: Path) -> tuple[str | None, str | None]:

@@ -148,7 +148,7 @@ def back_up_database(database: Database) -> None:
     target = database.path.with_name(BACKUP)
     temporary = target.with_name(f".{BACKUP}.skillopt-new")
     if database.rows("PRAGMA main.quick_check(1)")[0][0] != "ok":
-        raise DiskError(f"{database.path} is damaged, so its last copy is kept; try: skillopt-sleep doctor --repair")
+        raise DiskError(f"{database.path} is damaged, so its copy was kept; try: skillopt-sleep doctor --repair")
     with suppress(sqlite3.Error, DiskError):
         if target.is_file() and not target.is_symlink() and database.update_copy(target):
             return

@@ -177,7 +177,7 @@ def _choose_manner(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
         if mode is ReplayMode.WORKTREE:
             _require_git_project(workspace)
         if why := backend.refuses(mode):
-            raise UsageError(f"--replay {mode}: {why}")
+            raise UsageError(f"--replay {mode} cannot be used here: {why}")
     finally:
         backend.close()
     return Manner(mode=mode, project=str(workspace.project) if mode is ReplayMode.WORKTREE else "", approved=approved)

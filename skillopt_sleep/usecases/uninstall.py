@@ -286,7 +286,7 @@ def find_sessions(workspace: Workspace, name: str) -> tuple[SessionName, ...]:
     if exact or found:
         ids = ", ".join(f"{session.session_id} ({session.source})" for session in (exact or found)[:MOST_NAMED])
         more = "" if len(exact or found) <= MOST_NAMED else f" and {len(found) - MOST_NAMED} more"
-        raise UsageError(f"{name!r} begins {len(exact or found)} session ids: {ids}{more}; give more of the id")
+        raise UsageError(f"{len(exact or found)} session ids begin with {name!r}: {ids}{more}; give more of the id")
     if is_forgotten(workspace.database, name):
         raise UsageError(f"session {name!r} was forgotten before: nothing of it is kept, and it is not read again")
     raise UsageError(

@@ -295,7 +295,7 @@ def test_close(openai, api):
         openai.close()
         assert all(isinstance(call.exception(timeout=1), TimedOut) for call in calls)
         assert time.monotonic() - started < 1.0
-    with pytest.raises(TimedOut, match="closed"):
+    with pytest.raises(TimedOut, match="the run has ended"):
         openai.complete(PROMPT)
     openai.close()
     assert len(api.seen) == 3

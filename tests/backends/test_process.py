@@ -188,7 +188,7 @@ def test_close_while_calls_are_under_way(children, tmp_path):
         for call in calls:
             assert isinstance(call.exception(timeout=1), TimedOut)
     assert not alive(pids)
-    with pytest.raises(TimedOut, match="closed"):
+    with pytest.raises(TimedOut, match="the run has ended"):
         run(children, "", tmp_path)
     children.close()
 

@@ -84,7 +84,10 @@ WRONG = {
     "setting": (["run", "--set", "max_call=3"], ["no setting 'max_call'", "did you mean 'max_calls'?"]),
     "setting without a value": (["run", "--set", "workers"], ["--set workers", "KEY=VALUE"]),
     "setting's value": (["run", "--set", "workers=0"], ["workers = 0", ">= 1"]),
-    "value and table": (["run", "--set", "backends=1", "--set", "backends.claude.timeout=1"], ["backends has a value"]),
+    "value and table": (
+        ["run", "--set", "backends=1", "--set", "backends.claude.timeout=1"],
+        ["backends is set to a value"],
+    ),
     "no table": (["run", "--claude-home", ".", "--set", "sources=3"], ["sources = 3", "object"]),
     "adapter of a table": (["run", "--set", "backends.clade.timeout=1"], ["no backend 'clade'", "'claude'"]),
     "option of an adapter": (["run", "--set", "backends.claude.time=1"], ["no option 'time'", "'timeout'"]),

@@ -22,10 +22,10 @@ SOURCES = {
     "plain class": "class PLUGIN:\n    name = 'bad'\n",
 }
 WHY = {
-    "raises": "cannot be loaded: ValueError: no licence",
-    "exits": "cannot be loaded: SystemExit: 3",
-    "number": "cannot be used: its entry point must name a .*, not 3",
-    "plain class": "cannot be used: its entry point must name a .*, not <class",
+    "raises": "cannot be used: it cannot be loaded: ValueError: no licence",
+    "exits": "cannot be used: it cannot be loaded: SystemExit: 3",
+    "number": "cannot be used: its entry point must name a .*, but names 3",
+    "plain class": "cannot be used: its entry point must name a .*, but names <class",
 }
 
 

@@ -211,8 +211,8 @@ def test_reference_of_the_package_is_read_stored_and_scored(installed):
     [
         ({"kind": "loud"}, "reference has no honks"),
         ({**LOUD, "honk": 1}, "unknown key 'honk'; did you mean 'honks'"),
-        ({**LOUD, "honks": 0}, "reference: honks is a number from 1, not 0"),
-        ({**LOUD, "honks": "two"}, "reference.honks: Expected `int`"),
+        ({**LOUD, "honks": 0}, "reference cannot be used: honks is a number from 1, not 0"),
+        ({**LOUD, "honks": "two"}, "reference.honks cannot be used: Expected `int`"),
         ({"kind": "lout", "x": 1}, "reference.kind is 'lout'; expected one of .*loud"),
     ],
     ids=["missing", "unknown key", "refused by the judge", "wrong type", "unknown kind"],

@@ -83,8 +83,8 @@ def test_label_of_an_earlier_answer():
         ({"quote": ""}, "that the person did not type"),
         ({"quote": "Built, in imperial units."}, "that the person did not type"),
         ({"prompt": "p9"}, "not shown"),
-        ({"about": "a2"}, "an answer that was not shown"),
-        ({"about": "s1"}, "an answer that was not shown"),
+        ({"about": "a2"}, "to an answer not shown"),
+        ({"about": "s1"}, "to an answer not shown"),
         ({"says": "praise"}, "Invalid enum"),
     ],
 )
@@ -100,7 +100,7 @@ def test_answer_of_another_session():
     other = session("s2", turn("build the valve", "Built."), turn("ours are brass", "Brass."))
     prompts = [*list_open(other), *list_open(GAUGE)]
     reply = json.dumps({"labels": [proposal(prompt="p2", about="a1")]})
-    assert "an answer that was not shown" in label_open(prompts, ScriptedAsk(reply), in_turn).refused[0].why
+    assert "to an answer not shown" in label_open(prompts, ScriptedAsk(reply), in_turn).refused[0].why
 
 
 def test_calls_of_a_night_are_few():

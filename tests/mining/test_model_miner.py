@@ -99,7 +99,7 @@ REFUSED = {
     "invented words": (proposal(words="Write a poem"), "a request that the person did not type"),
     "words of the agent": (proposal(words="A long story"), "a request that the person did not type"),
     "no words at all": (proposal(words=" "), "a request that the person did not type"),
-    "other intent": (proposal(intent="Delete every file"), "has no word of the request that it quotes"),
+    "other intent": (proposal(intent="Delete every file"), "has no word of the request that the task quotes"),
     "intent that tells": (proposal(intent=f"{ASK}. {SAID}"), "gives away what the person said only afterwards"),
     "invented feedback": (proposal(feedback=["use bullets"]), "the feedback of the task is not among the words"),
     "unknown kind": (proposal(reference={"kind": "vibes"}), "has the kind 'vibes'"),
@@ -152,7 +152,7 @@ def test_a_target_skill() -> None:
     assert "'release-notes'" in prompt.system
     found = mined(proposal(), proposal(words="suggest a branch name", feedback=[]), target_skill="release-notes")
     assert [task.intent for task in found.tasks] == [ASK]
-    assert found.refused[0].why == "the task is not of the skill 'release-notes'"
+    assert found.refused[0].why == "the task is not about the skill 'release-notes'"
 
 
 def test_an_unreadable_reply() -> None:

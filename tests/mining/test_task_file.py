@@ -137,7 +137,7 @@ BAD = {
     ),
     "bad check": (
         {"tasks": [{"intent": "x", "reference": {"kind": "checks", "checks": [{"kind": "contain"}]}}]},
-        r"reference.checks\[0\]: there is no check 'contain'",
+        r"reference.checks\[0\]: this check cannot be used: there is no check 'contain'",
     ),
     "no checks": (
         {"tasks": [{"intent": "x", "reference": {"kind": "checks", "checks": []}}]},
@@ -145,12 +145,12 @@ BAD = {
     ),
     "bad split": ({"tasks": [{**ONE, "split": "dev"}]}, r"tasks\[0\].split is 'dev'; expected one of train, val, test"),
     "split in a list": ({"tasks": [{**ONE, "split": ["val"]}]}, r"tasks\[0\].split"),
-    "wrong type": ({"tasks": [{**ONE, "feedback": ["a", 1]}]}, r"tasks\[0\].feedback\[1\]: Expected `str`, got `int`"),
+    "wrong type": ({"tasks": [{**ONE, "feedback": ["a", 1]}]}, r"tasks\[0\].feedback\[1\] cannot be used: Expected"),
     "origin key": (
         {"tasks": [{**ONE, "origins": [{"sauce": "x"}]}]},
         r"origins\[0\] has an unknown key 'sauce'; did you mean",
     ),
-    "origins no list": ({"tasks": [{**ONE, "origins": "x"}]}, r"tasks\[0\].origins: Expected `array`"),
+    "origins no list": ({"tasks": [{**ONE, "origins": "x"}]}, r"tasks\[0\].origins cannot be used: Expected `array`"),
     "same id": ({"tasks": [ONE, ONE]}, r"tasks\[1\].id: another task has the id '\w{12}'"),
 }
 

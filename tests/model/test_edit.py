@@ -71,7 +71,7 @@ def test_edit_that_fits(made, result):
         pytest.param(edit("delete", anchor="Use spaces."), "unmatched", "in no rule", id="anchor-missing"),
         pytest.param(edit("replace", "New.", "tabs"), "unmatched", "in 2 rules", id="anchor-twice"),
         pytest.param(edit("insert_after", "New."), "unmatched", "in no rule", id="anchor-empty"),
-        pytest.param(edit("append", "*  Sort\n the imports."), "skipped", "already there", id="same-rule"),
+        pytest.param(edit("append", "*  Sort\n the imports."), "skipped", "has this rule already", id="same-rule"),
         pytest.param(edit("append", "x" * 9000), "skipped", "over the cap of 8000", id="over-the-cap"),
         pytest.param(edit("append", f"a {BEGIN}"), "guarded", "marker", id="our-own-marker"),
         pytest.param(edit("append", "a\n---\nb"), "guarded", "frontmatter", id="frontmatter-fence"),

@@ -40,7 +40,7 @@ UNUSABLE = {
     "end before begin": ("CLAUDE.md", b"a\r\n" + END + BEGIN, "line 2"),
     "two blocks": ("CLAUDE.md", (BEGIN + END) * 2, "end in line 4"),
     "binary": ("CLAUDE.md", b"a\nb\0c", "line 2"),
-    "UTF-16": ("CLAUDE.md", "rules\n".encode("utf-16"), "save it as UTF-8"),
+    "UTF-16": ("CLAUDE.md", "rules\n".encode("utf-16"), "save the file as UTF-8"),
     "rule in Latin 1": ("CLAUDE.md", b"\n" + BEGIN + b"- gr\xfc\xdfe\n" + END, "line 3"),
     "too long": ("CLAUDE.md", b"- x\n" * 1_250_000, "5,000,000 bytes"),
     "frontmatter begun here never ends": (".claude/skills/learned/SKILL.md", b"---\nname: x\n", "line 1"),

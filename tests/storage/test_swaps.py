@@ -218,7 +218,7 @@ def _adopt_verified(staging, proposal):
 def test_file_system_that_takes_two_spellings_for_one(project, monkeypatch, kept):
     """A file spelled otherwise on disk is refused."""
     monkeypatch.setattr(files.os, "listdir", lambda folder: [kept])
-    with pytest.raises(Refused, match="has another case or other accents"):
+    with pytest.raises(Refused, match="differs in case or accents"):
         adopt(project.staging, "n1")
 
 

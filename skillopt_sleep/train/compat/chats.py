@@ -103,7 +103,7 @@ def load_prompt(name: str, env: str | None = None) -> str:
         return load_template(name)[0]
     except OSError:
         found = ", ".join(map(str, places)) or "give env for a prompt of your own"
-        raise FileNotFoundError(f"there is no prompt {name!r} here or beside the environment ({found})") from None
+        raise FileNotFoundError(f"no prompt {name!r} is in this package or beside the environment ({found})") from None
 
 
 def extract_json(text: object) -> Any:

@@ -299,6 +299,6 @@ def check_mode(update_mode: str) -> None:
     """Raise ``UsageError`` for an update mode in which the optimizer rewrites the skill and proposes no edits."""
     if update_mode not in {"patch", "rewrite_from_suggestions"}:
         raise UsageError(
-            f"update_mode {update_mode!r} is not available here, where functions return edits; to rewrite the whole"
-            " skill, set skill_update_mode = 'full_rewrite_minibatch' for an environment without its own reflect"
+            f"update_mode {update_mode!r} cannot be used with functions that return edits; to rewrite whole skills,"
+            " leave out reflect and set skill_update_mode = 'full_rewrite_minibatch'"
         )
