@@ -49,7 +49,7 @@ class AgentCli(ABC):
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables of this process; the CLI is started with a selection of them."""
     record: str = field(default="", repr=False)
-    """Folder for a list of running children, by which a later command ends those of a killed process; "": no list."""
+    """Folder with the list of running children, which a later command ends if this process is killed; "": no list."""
     _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -103,8 +103,8 @@ def find_command(command: str, env: Mapping[str, str], *, install: str) -> str:
 def read_ending(ended: Ended, read: Callable[[], T], *, worked: int) -> tuple[Ending, T | None]:
     """Return how an agent's work ended (done, out of time, out of room) and, if done, what ``read`` returns.
 
-    ``worked`` counts the steps that the agent was seen to make. When it made none, a timeout is not its doing, and the
-    error of ``read`` is raised; ``TooLong`` after several steps means that the agent filled its context.
+    ``worked`` is the number of steps that the agent is known to have made. After a timeout without any step, ``read``
+    raises the error, as the agent is not to blame. ``TooLong`` after several steps means that it filled its context.
     """
     if worked and ended.timed_out and not ended.silent:
         return Ending.OUT_OF_TIME, None

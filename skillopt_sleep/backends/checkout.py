@@ -41,12 +41,12 @@ IDENTITY = {
 }
 CONFIG = "[user]\n\tname = Replay\n\temail = replay@localhost\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
 OWN_CONFIG = "[core]\n\tbigFileThreshold = 200k\n\tprotectNTFS = false\n\tprotectHFS = false\n"
-"""Git settings for reading the agent's changes: no diff of large files; names that only Windows forbids are allowed."""
+"""Git settings for reading the agent's changes: large files get no diff, and names that Windows forbids are allowed."""
 SUBMODULE_MODE = "160000"
 BACKDATE = 60
-"""Files of a copy are dated back by so many seconds; git would read files as new as its index a second time.
+"""Seconds by which the files of a copy are dated back, because git reads a file twice if it is as new as git's index.
 
-Reading them again would store objects that the project already has, and so change those objects' times there.
+The second reading would store objects that the project already has, and change the times of those in the project.
 """
 SOME_LEFT_OUT = 1
 """Exit status of ``git add --ignore-errors`` when git could not read every file; the others are in the diff."""

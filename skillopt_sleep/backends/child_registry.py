@@ -27,13 +27,13 @@ from msgspec import Meta, Struct
 from skillopt_sleep.errors import DiskError
 
 MARK = "SKILLOPT_CHILD_OF"
-"""Environment variable of every child, such as "3f9a01c2b7de.4": a random id of the process that started it, count."""
+"""Environment variable that marks every child, e.g. "3f9a01c2b7de.4": its parent's random id and the child's number."""
 SAME_MOMENT = 2.0
 """Two start times up to so many seconds apart may be those of one process; used when a note has no ``identity``."""
 GRACE = 0.4
 """Seconds that a process gets to end after SIGTERM before it gets SIGKILL; also the longest wait after SIGKILL."""
 ROUNDS = 5
-"""Maximum number of searches for processes to kill; each finds those started during the one before."""
+"""Maximum number of searches for processes to kill, because they may start others while a search runs."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 WithoutNul = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
 
@@ -56,7 +56,7 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """For "login", the link and the user's login file that it points to; for "temp", the folder."""
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a "login" note without two paths, because a file would be moved by it."""
+        """Raise ``ValueError`` for a "login" note without two paths, because ``reap`` moves the one to the other."""
         if self.kind == "login" and len(self.paths) != 2:  # noqa: PLR2004  the link and the login
             raise ValueError('a child of the kind "login" needs two paths, those of the link and of the login')
 
@@ -73,7 +73,7 @@ class Reaped(Struct, frozen=True, kw_only=True):
 
 
 class ChildRegistry:
-    """Keeps the file in ``folder`` that lists this process's children; with "", none. Safe for several threads."""
+    """Keeps the file in ``folder`` that lists this process's children; with "", keeps no file. Thread-safe."""
 
     def __init__(self, folder: str = "") -> None:
         self.mark = secrets.token_hex(6)
@@ -83,7 +83,7 @@ class ChildRegistry:
         self._runs = 0
 
     def make_run_mark(self) -> str:
-        """Return a new value of the variable ``MARK`` for the next child, by which its descendants are found."""
+        """Return a new value of ``MARK`` for the next child; its descendants inherit the value and are found by it."""
         with self._lock:
             self._runs += 1
             return f"{self.mark}.{self._runs}"
@@ -144,10 +144,10 @@ def open_child_registry(folder: str) -> ChildRegistry:
 
 
 def reap(folder: Path, prefix: str) -> Reaped:
-    """End the child processes that killed runs of this program left, and remove their temporary folders.
+    """End the child processes of earlier runs of this program that were killed, and remove their temporary folders.
 
-    ``folder`` contains the files that list them; folders to remove are named ``prefix``, then the mark in the file.
-    When nothing was left, this only lists ``folder``. Raises nothing: it renames and reports files it cannot handle.
+    ``folder`` contains the files that list the children. A folder is removed if its name is ``prefix`` and a mark that
+    is in such a file. This raises no error: it renames and reports files that it cannot handle.
     """
     try:
         with os.scandir(folder) as entries:
@@ -201,9 +201,9 @@ def kill_processes(processes: Iterable[psutil.Process]) -> None:
 
 
 def restore_login(link: Path, login: Path) -> None:
-    """Move a login file that Codex renewed, from our temporary folder to the user's home, where the old one is invalid.
+    """Move a login file that Codex renewed from our temporary folder to the user's home, where the old one is invalid.
 
-    Codex writes the new file over our link there; as long as the link is intact, nothing was renewed.
+    Codex replaces our link in that folder by a renewed login; as long as the link is there, nothing was renewed.
     """
     if link.is_symlink() or not link.exists():
         return
@@ -312,7 +312,7 @@ def _end(processes: list[psutil.Process]) -> None:
 
 
 def _remove(folder: Path, notes: tuple[Note, ...]) -> bool:
-    """Move a login that Codex renewed to the user's home, then remove the temporary folder; return whether it went."""
+    """Move a login that Codex renewed to the user's home, remove the temporary folder; return whether that is gone."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     for note in notes:

@@ -32,7 +32,7 @@ CLOUDS = {
     "CLAUDE_CODE_USE_VERTEX": ("google-vertex", "ANTHROPIC_VERTEX_BASE_URL"),
     "CLAUDE_CODE_USE_FOUNDRY": ("microsoft-foundry", "ANTHROPIC_FOUNDRY_BASE_URL"),
 }
-"""For each variable that switches Claude Code to a cloud: the cloud's name, and the variable for another address."""
+"""For each variable that makes Claude Code use a cloud: the cloud's name, and the variable that holds its address."""
 SWITCHED_OFF = frozenset({"", "0", "false", "no", "off"})
 
 LEAST_USD = 0.0001
@@ -43,7 +43,7 @@ NO_ATTACHMENTS = {"CLAUDE_CODE_DISABLE_ATTACHMENTS": "1"}
 MAX_TURNS = "3"
 """Maximum requests of one call: a model without tools needs one, and one or two more to correct the JSON shape."""
 PARENT = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"})
-"""Variables that a Claude Code sets for programs it starts; removed, because our own call is no part of its session."""
+"""Variables that Claude Code sets for programs it starts; removed, as our calls do not belong to that session."""
 
 
 class _Settings(Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class ClaudeBackend(AgentCli):
         )
 
     def _limit_usd(self, within: Bounds) -> float:
-        """Return the most dollars that one call may cost: ``max_usd`` or, if less, the money left; 0 for no limit."""
+        """Return the maximum price of one call in dollars: ``max_usd`` or, if less, the money left; 0 for no limit."""
         if within.usd is None:
             return self.max_usd
         return max(LEAST_USD, min(within.usd, self.max_usd or within.usd))
@@ -155,7 +155,7 @@ def find_provider(env: Mapping[str, str]) -> str:
     """Return which provider receives the prompts of Claude Code, given the environment and the user's settings file.
 
     The result is "anthropic", a cloud such as "amazon-bedrock", or the host of another address; "" means this machine.
-    If environment and settings differ, it is the one that is neither Anthropic nor this machine, as it needs consent.
+    If environment and settings disagree, a provider that is neither Anthropic nor this machine wins: it needs consent.
     """
     try:
         settings = decode_json((find_config_folder(env) / "settings.json").read_bytes(), _Settings).env

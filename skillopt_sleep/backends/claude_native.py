@@ -63,9 +63,9 @@ ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-p
 FILE_TOOLS, SHELL_TOOLS = "Skill,Read,Edit,Write", ",Glob,Grep,Bash"
 """Tools of every native replay, for files in the workspace; and those that it gets only when there is a sandbox."""
 RECORDED = "recorded.jsonl"
-"""Name of the file in the throwaway folder with the recorded session that the CLI resumes.
+"""Name of the file with the recorded session that the CLI resumes. It is in the throwaway folder.
 
-It does not lie in the user's home, where other sessions are, so that not even a kill leaves a copy there.
+If it were in the user's home among other sessions, a copy would stay there when this program is killed.
 """
 NO_SESSION = "No conversation found with session ID"
 HOOK_CALLS = "loaded.jsonl"
@@ -101,7 +101,7 @@ MENTION = re.compile(r"(?<![A-Za-z0-9])@(?![ \n])")
 Every version recognises it at the start of a word, or after a Chinese full stop; a mail address does not match.
 """
 LONGEST_SCRATCH = 70
-"""Maximum bytes of the path of the CLI's temporary folder: it appends 35 for a socket, whose path may have 107."""
+"""Maximum bytes of the path of the CLI's temporary folder: the CLI adds 35, and a socket's path may have 107."""
 SHORT_TEMP = "/tmp"  # noqa: S108  only a folder with an unforeseeable name is made in it
 
 
@@ -172,7 +172,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         return shutil.which(name, path=self.env.get("PATH", ""))
 
     def _copy_session(self, assignment: Assignment, place: Workspace) -> SessionCopy | None:
-        """Write the recorded session, cut before the moment, beside the workspace and return it; None without one."""
+        """Write the recorded session, cut before the moment, beside the workspace; return it, or None without one."""
         if assignment.put_back is None:
             return None
         copy = cut_session(assignment, assignment.put_back, place, self.env)

@@ -155,13 +155,13 @@ class ClaudeResult(Struct, frozen=True, kw_only=True):
 
     @property
     def model(self) -> str:
-        """Name of the first model that the result's costs are listed for; "" when none is."""
+        """Name of the first model in the result's list of costs; "" if the list is empty."""
         models = decode_loosely(self.model_usage)
         return next(iter(models), "") if isinstance(models, dict) else ""
 
 
 def read_announced_wait(printed: str) -> float:
-    """Return the seconds that the CLI, by its last line so far, waits before a retry; 0 if it is not waiting."""
+    """Return the seconds that the CLI waits before a retry, if its last line announces one; else 0."""
     retry = _find_pending_retry(printed)
     return retry.retry_delay_ms / 1000 if retry else 0.0
 

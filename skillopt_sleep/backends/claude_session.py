@@ -1,9 +1,9 @@
 """Cuts a recorded session of Claude Code right before a moment, so that an agent can be resumed there.
 
-The conversation is the chain of ``parentUuid`` back from the cut, not the order of the lines, as a session that was
-rewound has side branches. Two things are not on that chain: results of parallel tool calls, which refer to their call,
-and what a compaction kept word for word, which precedes its boundary. The copy is one chain of records without anything
-after the cut, and without descriptions of the user's own setup.
+The order of the lines is not the conversation, because a rewound session has side branches. The conversation is the
+chain of ``parentUuid`` back from the cut. Two things are missing from that chain and are added: results of parallel
+tool calls, and messages that a compaction kept word for word. The copy is one chain of records. It has nothing from
+after the cut, and no descriptions of the user's own setup.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _follow_parents(before: Sequence[Record], start: Record) -> list[Record]:
 
 
 def _find_parent(uuid: str, parents: Mapping[str, Any], before: Sequence[Record]) -> str:
-    """Return the uuid of a record's parent, "" for none; if the parent is not in the file, that of the record before.
+    """Return the uuid of a record's parent; "" for none. For a parent that is not in the file, use the record before.
 
     Claude Code does not write some progress records, though the next record may name one of them as its parent.
     """
@@ -183,7 +183,7 @@ def _is_kept(record: Record) -> bool:
 
 
 def _leave_out_secret_thoughts(record: Record, mover: Mover) -> bool:
-    """Remove thinking blocks that hold a secret, as changed ones are not accepted; return whether any block is left."""
+    """Remove thinking blocks with a secret, because providers refuse changed ones; return whether any block is left."""
     blocks = _blocks(record)
     kept = [block for block in blocks if block.get("type") not in THOUGHTS or not mover.holds_secret(block)]
     if len(kept) < len(blocks):

@@ -165,7 +165,7 @@ class CodexBackend(AgentCli):
         return f" (not {hide_secrets(unused)}, which config.toml names; `use_user_config = true` would ask it)"
 
     def complete(self, prompt: Prompt) -> Reply:
-        """Answer one prompt without tools; raises as ``Backend.complete``, and ``DiskError`` and ``SettingsError``."""
+        """Answer one prompt without tools; raises as ``Backend.complete`` does, ``DiskError`` and ``SettingsError``."""
         with self._home.hold_until_first_call() as waited:
             seconds = _subtract_wait(prompt.within, waited).clip(self.timeout)
             ended = self._run(*ANSWER, seconds=seconds, prompt=prompt)
@@ -269,7 +269,7 @@ class CodexBackend(AgentCli):
     def _narrow(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the CLI's environment variables in every mode: general ones, such as PATH, and those for its login.
 
-        These are the CLI's own, those its settings mention, and those of AWS if used. Raises ``SettingsError``.
+        The latter are Codex's own, those that its settings mention, and AWS's if it is used. Raises ``SettingsError``.
         """
         users = read_user_config(self.env) if self.use_user_config else {}
         named = f"{json.dumps(users, default=str)} {' '.join(self.config)}"
@@ -323,14 +323,14 @@ class CodexBackend(AgentCli):
 
 
 class _TurnLimit:
-    """Ends Codex after too many steps, for which it has no option: as a ``ReadSeconds`` it reports an endless wait."""
+    """Ends Codex after too many steps, because Codex has no option for that; works by reporting an endless wait."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.reached = False
 
     def __call__(self, printed: str) -> float:
-        """Return the seconds that Codex says it will wait; infinity, which ends it, once it made too many steps."""
+        """Return the seconds that Codex says it will wait; infinity, which ends Codex, after too many steps."""
         self.reached = printed.count('"type":"item.completed"') > self._limit
         return float("inf") if self.reached else read_announced_wait(printed)
 

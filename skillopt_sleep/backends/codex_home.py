@@ -33,7 +33,7 @@ RETRIES = "request_max_retries=0,stream_max_retries=1"
 USER_TABLE_SETTINGS = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
 """Settings forced on all entries of two tables of the user's: MCP servers are off, model providers retry once."""
 PROVIDER = "skillopt-sleep"
-"""Name under which the built-in provider is defined again, as the original makes up to 30 retries whatever we set.
+"""Name of our own definition of the built-in provider, because Codex makes up to 30 retries at the original one.
 
 Without an address it uses OpenAI's: that of the API or of ChatGPT, depending on the login.
 """
@@ -188,8 +188,8 @@ def rename_builtin_provider(config: Mapping[str, Json], *, seconds: float) -> li
 def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
     """Return who receives the prompts: "openai", the host of another address, or "" for this machine.
 
-    Codex ignores ``OPENAI_BASE_URL``, and the user's tables for its built-in provider. It sends prompts for a provider
-    without an address to OpenAI. For a provider that no table describes, its own name is returned.
+    As in Codex, ``OPENAI_BASE_URL`` and the user's tables for the built-in provider have no effect, and a provider
+    without an address means OpenAI. For a provider that no table describes, the result is the provider's name.
     """
     name = choose_provider(config)
     if name == OPENAI:
@@ -214,7 +214,7 @@ def find_unused_provider(users: Mapping[str, Json]) -> str:
 
 
 def choose_provider(config: Mapping[str, Json]) -> str:
-    """Return the provider that Codex uses by these settings: that of the chosen profile, the general one, or OpenAI."""
+    """Return the provider that Codex uses by these settings: the chosen profile's, or the general one, or OpenAI."""
     profile = _get_table(config, "profiles", str(config.get("profile") or ""))
     return str(profile.get("model_provider") or config.get("model_provider") or OPENAI)
 

@@ -89,7 +89,7 @@ class Record(Struct, frozen=True, kw_only=True):
     told: tuple[str, ...] = ()
     """Messages to the model that came from the CLI or the user."""
     results: tuple[str, ...] = ()
-    """Outputs of tools that the model was sent."""
+    """Tools' outputs that were sent to the model."""
     called: tuple[str, ...] = ()
     """Names of the tools that the model called."""
     steps: tuple[Step, ...] = ()
@@ -149,7 +149,7 @@ def read_thread_id(stdout: str) -> str:
 
 
 def read_turn(ended: Ended, *, deadline: float) -> tuple[str, Usage | None]:
-    """Return the model's last message in a completed turn, and its usage, None when Codex reports none.
+    """Return the model's last message in a completed turn, and the usage; the usage is None if Codex reports none.
 
     Raises the fitting ``BackendError`` when the turn was not completed.
     """
@@ -240,7 +240,7 @@ def read_trajectory(
     deadline: float,
     out_of_turns: bool = False,
 ) -> Trajectory:
-    """Return what the agent did, from Codex's output and record; raises as ``read_turn`` does without any answer."""
+    """Return what the agent did, by Codex's output and record; raises as ``read_turn`` does when the run failed."""
     events = decode_lines(ended.stdout.split("\n"), _Event)
     items = [event.item for event in events if event.type == "item.completed" and event.item]
     answers = [item.text for item in items if item.type == "agent_message" and item.text]

@@ -1,8 +1,8 @@
 """Cuts a recorded session of Codex right before a moment, and puts it into the throwaway home to be resumed.
 
-Codex records a session as a log; the lines before the cut are the conversation so far. The cut is then moved back to
-the point at which the model was called: before an answer it had begun, or before what Codex notes at the start of a
-turn. Codex's descriptions of the recorded folder, rules and permissions are left out, as Codex describes today's.
+Codex records a session as a log; the lines before the cut are the conversation so far. The last of these are dropped if
+they belong to an answer that the model had begun, or if Codex wrote them at the start of the turn: the resumed agent
+writes its own. Codex's old descriptions of folder, rules and permissions are left out, as Codex sends new ones.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class OpenAIBackend:
         return False
 
     def probe(self) -> Health:
-        """Return whether key, model and endpoint seem usable, found out by the endpoint's list of models.
+        """Return whether key, model and endpoint seem usable, judging by the endpoint's list of models.
 
         An endpoint without such a list is assumed to be ready.
         """

@@ -4,7 +4,7 @@ Requests are coroutines on an event loop in its own thread, because only corouti
 for the whole answer (not for each read), and when the night is stopped. Building and reading are pure.
 
 No answer is trusted: its size is limited while it arrives, no redirect is followed, and whatever the body contains
-becomes a reply or a typed error. Only the text of the answer must have its expected place.
+becomes a reply or a typed error. Only the text of the answer must be where it is expected; other fields may be missing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ OPENAI = AgentAdvice(
 )
 CONTENT_FILTERS = ("content_filter", "content_policy_violation")
 BAD_REQUEST = 400
-"""HTTP status with which a content filter refuses a prompt; its name under another status means nothing."""
+"""HTTP status of a content filter's refusal. An error code in ``CONTENT_FILTERS`` counts only with this status."""
 FILTERED = "The provider's content filter refused to let this be answered."
 TEXT_PARTS = frozenset({"text", "output_text", "refusal"})
 """Types of the parts of an answer that hold the model's words; other parts are thoughts, pictures or tool calls."""
@@ -269,7 +269,7 @@ def build_request(
 
 
 def is_schema_refused(answer: Answer) -> bool:
-    """Return whether the endpoint answered that it does not accept JSON schemas, or not this one."""
+    """Return whether the endpoint answered that it does not accept JSON schemas, or not the schema that was sent."""
     words = answer.content.decode("utf-8", "replace")
     refused = r"response.?format|text\.format|json_schema|structured"
     return answer.status in {400, 404, 422} and bool(re.search(refused, words))
@@ -345,7 +345,7 @@ def _read_usage(raw: msgspec.Raw) -> Usage | None:
 def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) -> Reply:
     """Return the reply in an answer of either API; a refusal by the model is a reply.
 
-    Raises the fitting ``BackendError`` for an answer without one.
+    Raises the fitting ``BackendError`` for an answer without a reply.
     """
     if answer.status >= BAD_REQUEST:
         words = unwrap_error(answer.content.decode("utf-8", "replace"))

@@ -92,7 +92,7 @@ _RESET = re.compile(r"(?:resets?|try again) (?:at |on )?((?!in |later)[^.()]{2,4
 
 
 async def read_bounded(response: Any, max_bytes: int) -> bytes:  # noqa: ANN401  a response of httpx or its successor
-    """Read and unpack an HTTP body. Raises ``TooLong`` above ``max_bytes``, ``BadReply`` for a compression but gzip."""
+    """Read and unpack an HTTP body. Raises ``TooLong`` above ``max_bytes``, ``BadReply`` for another form than gzip."""
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
@@ -136,7 +136,7 @@ def decode_json(content: str | bytes, kind: type[T]) -> T:
 
 
 def decode_lines(lines: Iterable[str | bytes], kind: type[T]) -> Iterator[T]:
-    """Decode each line as a JSON object of this type; lines that are none are skipped."""
+    """Decode each line as a JSON object of this type; skip lines that cannot be decoded so."""
     for line in lines:
         with contextlib.suppress(BadReply):
             yield decode_json(line, kind)

@@ -1,4 +1,4 @@
-"""Runs an agent CLI as a child process that ends with its deadline or this program, and leaves nothing behind.
+"""Runs an agent CLI as a child process that ends at its deadline or with this program, and leaves nothing behind.
 
 Agent CLIs start processes of their own, and some never return when the network hangs. So every child leads a session of
 its own and is ended with everything it started. It reads its prompt from a file and writes into files, as a pipe would
@@ -48,7 +48,7 @@ USED_UP = 0.8
 """When a failed call took more than this share of its time limit, the CLI gets no time to retry it."""
 
 ReadSeconds = Callable[[str], float]
-"""Given all that a child has printed, returns seconds: how long it says it will wait, or how long it may be silent."""
+"""A function that reads seconds from a child's output so far: its announced wait, or how long it may stay silent."""
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 class Children:
     """The child processes of one backend. Safe for several threads.
 
-    ``record`` is the folder for a list of them, by which the next command can end those of a killed process; "": none.
+    ``record`` is the folder with a list of them, which the next command ends if this process is killed; "": no list.
     """
 
     def __init__(self, record: str = "") -> None:
@@ -220,7 +220,7 @@ def _watch(
     announced_wait: ReadSeconds | None,
     idle_timeout: ReadSeconds | None,
 ) -> Ended:
-    """Wait until a child ends or must be ended; return an ``Ended`` with the reason to end it and nothing else."""
+    """Wait until a child ends or must be ended; return an ``Ended`` in which only the reason to end it is set."""
     seen, heard = 0, time.monotonic()
     allowed = idle_timeout("") if idle_timeout else math.inf
     while (left := deadline - time.monotonic()) > 0:
@@ -245,7 +245,7 @@ def _watch(
 
 
 def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
-    """End children and all their processes, first with SIGTERM, then SIGKILL; also what ended children left running."""
+    """End children and all processes they started, even if a child has ended: first with SIGTERM, then SIGKILL."""
     alive = [child for child in children if child.poll() is None]
     family: list[psutil.Process] = []
     for child in alive:
@@ -277,7 +277,7 @@ def _measure(output: IO[bytes]) -> int:
 
 
 def _peek(output: IO[bytes]) -> str:
-    """Return the output so far; the child shares the file's position and goes on writing there, so it is not moved."""
+    """Return the output so far. The file's position is not moved, because the child shares it and writes there."""
     if sys.platform == "win32":
         return ""
     return os.pread(output.fileno(), OUTPUT_LIMIT, 0).decode("utf-8", "replace")

@@ -41,14 +41,14 @@ OPAQUE = frozenset({"data", "encrypted_content", "image_url", "signature"})
 THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
 """Types of the blocks that hold a model's reasoning, which are signed or encrypted as a whole."""
 NAMING = frozenset({"name", "key", "header", "variable"})
-"""Fields that name what another one holds, as in ``{"name": "DB_PASSWORD", "value": "…"}``, which reveals a secret."""
+"""Fields that name what another field holds: "name" in ``{"name": "DB_PASSWORD", "value": "…"}`` reveals a secret."""
 HIDDEN = "[redacted]"
 SHALLOW = 3
 """A recorded path is replaced by the workspace's only if it has so many parts; "/home" occurs for other reasons too."""
 SHOWN = 5
 """Maximum number of file names in a note about what the copy lacks."""
 PART = 1500
-"""Of a step's long text, so many characters are kept at the beginning and so many at the end."""
+"""Number of characters that are kept at the beginning, and at the end, of a step's long text."""
 
 
 class Edit(Struct, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ class Mover:
         return any(text in self._redacted for text in _list_texts(value))
 
     def move(self, value: Any) -> Any:  # noqa: ANN401  any JSON
-        """Return a JSON value without secrets and with the folder replaced, in all texts but signed reasoning."""
+        """Return a JSON value without secrets and with the folder replaced; signed reasoning stays unchanged."""
         if isinstance(value, dict) and value.get("type") in THOUGHTS:
             return value
         if isinstance(value, str):
@@ -142,7 +142,7 @@ class Mover:
         return [self.move(inner) for inner in value] if isinstance(value, list) else value
 
     def _read_named(self, value: Record) -> dict[str, str]:
-        """Return those fields of an object that only a name such as "DB_PASSWORD" gives away, with secrets removed."""
+        """Return the texts that ``_list_named`` finds in an object, with secrets removed; {} if nothing was removed."""
         hidden = self._redacted.get(_spell_named(value))
         try:
             return msgspec.json.decode(hidden, type=dict[str, str]) if hidden else {}
@@ -151,7 +151,7 @@ class Mover:
 
 
 def _list_named(value: Record) -> dict[str, str]:
-    """Return an object's short texts if a name in it, such as "DB_PASSWORD", says that one is a secret; else {}."""
+    """Return an object's short texts by key, if the object contains a secret's name such as "DB_PASSWORD"; else {}."""
     texts = {key: inner for key, inner in value.items() if isinstance(inner, str) and len(inner) <= PART}
     telling = (key if key.casefold() not in NAMING else inner for key, inner in texts.items())
     return texts if any(is_secret_name(name.replace("-", "_")) for name in telling) else {}
@@ -183,7 +183,7 @@ def encode_records(records: Sequence[Record]) -> bytes:
 
 
 def shorten(text: str) -> str:
-    """Return a text; of a long one only ``PART`` characters of its beginning and of its end."""
+    """Return a text, or only its first and its last ``PART`` characters if it is long."""
     return text if len(text) <= 2 * PART else f"{text[:PART]}\n[...]\n{text[-PART:]}"
 
 
@@ -221,7 +221,7 @@ def choose_prompt(assignment: Assignment) -> str:
 
 
 def limit_turns(assignment: Assignment, limit: int) -> int:
-    """Return the maximum number of turns of an agent: ``limit``, or a few for a resumed one."""
+    """Return the maximum number of turns of an agent: ``limit``; for a resumed agent at most ``MAX_TURNS``."""
     return min(limit, MAX_TURNS) if assignment.put_back else limit
 
 

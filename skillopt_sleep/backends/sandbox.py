@@ -1,8 +1,8 @@
 """Runs check commands on what an agent left behind, without network and without access to the rest of the disk.
 
 The commands run code that an agent wrote under a rule nobody has read. They may read this machine, as when the user
-runs them, and write only in the workspace. They can open only internet sockets, which lead nowhere, as a socket in the
-file system, such as Docker's or that of a key agent, would be a way out.
+runs them, and write only in the workspace. They can open only internet sockets, which lead nowhere. A socket in the
+file system, such as Docker's or a key agent's, would be a way out of the sandbox.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ for family, address in ((socket.AF_INET, ("127.0.0.1", int(sys.argv[1]))), (geta
     except OSError:
         pass
 """
-"""Script run in a sandbox to test it: writes a file inside, and tries one outside, a local server and a Unix socket."""
+"""Script that tests a sandbox from inside: it tries to write in and outside of its folder, and to reach two sockets."""
 
 FAMILIES = (2, 10, 16)
 """Numbers of the kinds of sockets that a command may open: IPv4, IPv6, and netlink (questions about the network)."""
@@ -51,7 +51,7 @@ SYSTEMS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 IO_URING = 425
 """Number of the system call ``io_uring_setup``, which is forbidden, as it could open sockets past any filter."""
 X32_CALLS = 0x40000000
-"""Under numbers from this one on, x86 systems have all system calls again; all of these are forbidden."""
+"""x86 systems have every system call twice; the second ones, with numbers from this one on, are all forbidden."""
 FILTER = "sockets.bpf"
 
 TOOL_VARIABLES = frozenset(
@@ -152,8 +152,8 @@ def add_results(
 ) -> Trajectory:
     """Run the check commands; return the trajectory with their results and with the agent's changes as a diff.
 
-    Commands see the variables in ``keep`` besides the usual ones. If the agent broke the workspace, the trajectory ends
-    with that. Raises ``TimedOut`` when the backend is closed.
+    Commands see the variables in ``keep`` besides the usual ones. If the agent broke the workspace, no command runs,
+    and the trajectory's ``ending`` says so. Raises ``TimedOut`` when the backend is closed.
     """
     changes = place.read_changes()
     if changes is None:

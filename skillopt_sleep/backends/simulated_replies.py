@@ -30,9 +30,9 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import excerpt, fold
 
 REWORDED = 85
-"""From this likeness on (0 to 100), a line is taken for a known request, or an answer for a known reply."""
+"""Minimum likeness (0 to 100) at which a line counts as a known request, or an answer as a known reply."""
 OVERLAP_WORTH = 0.4
-"""Score of an answer that is no known reply but has all words quoted in the rubric: partial credit, still a fail."""
+"""Score of an answer that resembles no known reply but contains every word that the rubric quotes; it still fails."""
 QUOTE = 200
 """Maximum characters quoted of a person's words, in a rule made of them or in a reply."""
 QUOTED = re.compile(r"[\"“]([^\"“”\n]+)[\"”]")
@@ -73,13 +73,13 @@ class Traits:
     reword: float = 0.0
     """The probability that a proposed edit words the rule differently."""
     crowding: float = 0.0
-    """For each rule beyond ``span`` in the prompt, the probability that it makes the agent overlook a given rule."""
+    """The share by which each rule beyond ``span`` in the prompt lowers the chance that a given rule is followed."""
     span: int = 8
     """Number of rules that the agent can keep in mind without overlooking any."""
     lossy: float = 0.0
     """The probability that a given rule is lost when the agent rewrites a document."""
     emphasis: float = 0.0
-    """Of the cases in which the agent would overlook a rule, the share avoided when the rule is stated twice."""
+    """The probability that a rule which the agent would overlook is followed because it is stated twice."""
 
     def chance_to_follow(self, rules: int) -> float:
         """Return the probability that the agent follows a rule when ``rules`` rules are in the prompt."""
@@ -143,7 +143,7 @@ def judge_places(
 
 
 def propose_checks(world: World, text: str) -> dict[str, Json]:
-    """Propose a check for each case in the prompt: that of the rule whose violation the person complains about."""
+    """Propose a check for each case in the prompt: the check of the rule that was broken, as the person complains."""
     checks: list[Json] = []
     for case in _CASE.finditer(text):
         rule = next((rule for rule in world.rules if _find_complaints(rule, case[0])), None)
@@ -175,7 +175,7 @@ def _judge(world: World, text: str, answer: str, mistaken: bool) -> dict[str, Js
 
 
 def mine_sessions(world: World, text: str) -> dict[str, Json]:
-    """Return a task for each known request that the person then complained about, in the session's exact words."""
+    """Return a task for each known request after which the person complained, with the session's exact words."""
     asked = sorted(
         ((found, task) for task in world.tasks for ask in task.asks for found in find_occurrences(ask, text)),
         key=lambda pair: pair[0].start,
@@ -242,7 +242,7 @@ def _find_complaints(rule: Rule, text: str) -> list[Passage]:
 
 
 def _find_task(world: World, text: str) -> WorldTask | None:
-    """Return the task whose request stands last in the text, or else one asked for in similar words; None without."""
+    """Return the task whose request stands last in the text, else one with a similar request, or None."""
     exact = [
         ((found.end, found.end - found.start), task)
         for task in world.tasks
@@ -288,7 +288,7 @@ def _build_task(session: str, ask: str, feedback: list[str]) -> Json:
 
 
 def _find_evidence(world: World, rule: Rule, text: str) -> list[Passage]:
-    """Return the passages that show a rule broken: a complaint, or a bad reply if the task's good one is shown too."""
+    """Return the passages that show a rule broken: complaints, and a task's bad reply if its good one is shown too."""
     compared = [
         passages[0]
         for task in world.tasks

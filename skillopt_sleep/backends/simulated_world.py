@@ -36,7 +36,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
     """The rule as a good document would word it."""
     states: tuple[tuple[str, ...], ...]
-    """How to recognise the rule: a statement states it if it has, as whole words, all phrases of one of these sets."""
+    """How to recognise the rule: a statement states it if it contains every phrase of one of these sets."""
     complaints: tuple[str, ...]
     """What the person says when the agent breaks the rule."""
     check: dict[str, Json] | None = None
@@ -195,10 +195,10 @@ def find_tagged(text: str, *names: str) -> Iterator[Passage]:
 
 
 def find_owner(text: str, position: int, *kinds: str) -> str:
-    """Return the id of what a passage belongs to: that in the nearest tag before ``position``, as in <task id="t-17">.
+    """Return the id of the task or session that a passage at ``position`` belongs to, such as "t-17"; "" for none.
 
-    ``kinds`` are the tags' names. Without a tag, "task t-17" in words counts; an id must contain a digit, which "the
-    task was" does not. Return "" without any.
+    The id is that of the nearest tag before it, such as <task id="t-17">; ``kinds`` are the tags' names. Without a tag,
+    words such as "task t-17" count. An id must contain a digit, so that "the task was" names none.
     """
     for pattern in _compile_owners(kinds):
         ids = [match["id"] for match in pattern.finditer(text, 0, position)]

@@ -25,7 +25,7 @@ from skillopt_sleep.model.document import Document, DocumentKind
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, get_skill_name
 
 DIFF_LIMIT = 40_000
-"""Maximum characters of a diff, half as much again as a judge is shown; the rest is left out."""
+"""Maximum characters of a diff, 1.5 times as many as a judge is shown; the rest is left out."""
 FILE_LIMIT = 200
 """Maximum number of files that are read to find the agent's changes in a workspace without git."""
 SIZE_LIMIT = 200_000
