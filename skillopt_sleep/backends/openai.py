@@ -206,8 +206,8 @@ class OpenAIBackend:
             raise NotLoggedIn(f"the backend openai has no key for {hide_secrets(self._url())}: set {self.api_key_env}")
         if any(not "!" <= letter <= "~" for letter in key):
             raise NotLoggedIn(
-                f"the key in {self.api_key_env} holds a space, a line end or a character beyond ASCII, as no key does:"
-                f" {OPENAI.fixes[NotLoggedIn]}"
+                f"the key in {self.api_key_env} contains a space, a line end or a character beyond ASCII, which no"
+                f" valid key does: {OPENAI.fixes[NotLoggedIn]}"
             )
         return key or NO_KEY
 

@@ -132,7 +132,8 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     wished: bool = False
     """Whether every sentence of the rule follows a standing wish that the user typed: "always", "from now on"."""
     own: tuple[int, int] = (0, 0)
-    """How many of the requests that the rule was written from it was tried on, and how often the agent followed it."""
+    """Two counts: on how many of the requests that it was written from the rule was tried, and at how many of these the
+    agent followed it."""
 
     @property
     def rule(self) -> EditRecord:

@@ -239,8 +239,9 @@ def describe_needs(tally: Tally, k: int) -> str:
 def explain_unmeasured(tally: Tally, k: int, *, planned: int, measured: int) -> str | None:
     """Return a sentence on why missing pairs leave a rule undecided for now, or None when they do not.
 
-    ``planned`` pairs were replayed tonight; in ``measured`` of them both replays came back. Uneven losses of the two
-    arms, or missing verdicts, matter only once the score would accept; more wins may remove the doubt.
+    ``planned`` pairs were replayed tonight; in ``measured`` of them both replays came back. That
+    more replays of one arm than of the other got lost, or that verdicts are missing, matters only when the score
+    is high enough to accept the rule; more wins may remove the doubt.
     """
     if measured < MIN_MEASURED_SHARE * planned:
         return f"only {measured} of {planned} validation pairs could be measured"

@@ -83,7 +83,10 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 
 def locate_call(place: Place, number: int) -> Fault:
-    """Return a refused or interrupted call as the wrong step; a replay resumes before the words that announce it."""
+    """Return the step where the agent went wrong: the call that the person refused or interrupted.
+
+    A replay resumes before the agent's text that announces this call.
+    """
     first = find_batch(place, number)
     return Fault(place=place.index, step=walk_back(place, first), offence=number, basis=Basis.STRUCTURE)
 

@@ -208,7 +208,7 @@ DECIDING = 5
 """Number of different requests from which a verdict of the gate holds in general; with fewer, for those only."""
 
 GROUPS_FOR_VERDICT = 3 * DECIDING
-"""Number of different requests needed for a verdict: a third of them decides, the others suggest the change."""
+"""Number of different requests needed for a verdict: changes are written from two thirds and tested on one third."""
 
 
 class Shortfall(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ SESSIONS = 4
 """Maximum sessions named for one recurring request."""
 
 CAUSES = 4
-"""Maximum number of ways of correcting the agent that the page counts, the most frequent ones."""
+"""How many ways of correcting the agent the page lists at most, the most frequent ones first."""
 
 QUOTE_CHARACTERS = 110
 """Maximum characters of a quotation of the person."""

@@ -180,8 +180,8 @@ RESULT = 1_500
 FILE = 6_000
 """Most characters kept of a call that reads or writes a file; a moment shows the file that is about to be edited."""
 STEPS_PER_TURN = 400
-"""Most steps kept of a turn: the first ``FIRST_STEPS``, and the last ones. The longest way seen from a request to work
-that was rejected had 103 steps."""
+"""Maximum number of steps kept of a turn: the first ``FIRST_STEPS`` and the last ones. In real sessions, at most 103
+steps lay between a request and the result that the user rejected."""
 FIRST_STEPS = 100
 STEPS_PER_SESSION = 5_000
 """Maximum number of steps kept of a session; the oldest turns lose theirs first."""

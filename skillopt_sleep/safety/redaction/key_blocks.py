@@ -28,7 +28,7 @@ PARTED = 96
 """Maximum number of characters between two lines of a key when it is read backwards from its end."""
 
 WHOLE = 40_000
-"""Maximum number of characters of a key, with everything around its lines."""
+"""Maximum number of characters of a key block, including what stands around its lines, such as quotes or a log's times."""
 DENSE = 3
 """Text between BEGIN and END is removed if lines of a key are at least one third (1 / ``DENSE``) of it."""
 APART = 120
