@@ -233,8 +233,9 @@ def find_doubt(places: Sequence[Place], chain: Sequence[Link], number: int, answ
         return "its corrections contradict each other"
     if _changes_mind(link):
         return CHANGED_MIND
-    typed = link.said.typed  # it adds what nobody else in the conversation could know
-    if has_phrase(typed, "is_news") and not (has_phrase(typed, "fails") or has_phrase(typed, "reminds")):
+    typed = link.said.typed  # it adds what nobody else in the conversation could know; "still" alone is a contrast
+    fails = has_phrase(re.sub(r"(?i)\bstill\b", "", typed), "fails")
+    if has_phrase(typed, "is_news") and not (fails or has_phrase(typed, "reminds")):
         return NOT_KNOWABLE
     if _said_before(places, link):
         return "the same had been said before in this session"

@@ -160,7 +160,8 @@ def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | Non
             f" did worse at {lost or 'none'}"
         )
     about = find_heavy(applied.edit.text or applied.edit.anchor)
-    alike = [task for task in measured if not labels[task].sibling and about & find_heavy(" ".join(labels[task].words))]
+    said = {task: find_heavy(" ".join(labels[task].words)) for task in measured if not labels[task].sibling}
+    alike = [task for task, words in said.items() if 2 * len(about & words) >= max(1, min(len(about), len(words)))]
     if alike:
         count = len(heeded.intersection(alike))
         parts.append(f"where you said much the same, it is now done {count} of {number(len(alike), 'time')}")

@@ -257,6 +257,7 @@ class TestDoubts:
             ("remove the report below the header", "a change of mind: the agent had done what was asked"),
             ("I already moved the header myself", "it could not be known at that moment"),
             ("meanwhile someone renamed the page", "it could not be known at that moment"),
+            ("the page url is now /report but the file is still page.html", "it could not be known at that moment"),
             ("put the report below the header!", "the same had been said before in this session"),
         ],
     )

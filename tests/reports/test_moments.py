@@ -20,7 +20,7 @@ RULE = AppliedEdit(
 
 def report(*, measured=(), heeded=(), worsened=(), edits=("e1",)):
     """A night with two corrections, one alike, one of something else, and places where the first lesson applies."""
-    words = {"m1": "Branch!", "m2": "Branch!", "m3": "Again no branch.", "m4": "Use tabs."}
+    words = {"m1": "A branch!", "m2": "Branch first!", "m3": "Again no branch.", "m4": "Use tabs."}
     labels = [TaskLabel(id=name, intent="Commit.", moment=name, words=(said,)) for name, said in words.items()]
     labels += [TaskLabel(id=f"s{number}", intent="Ship.", moment="m1", sibling=True) for number in range(11)]
     labels += [TaskLabel(id="o", intent="Other.", moment="m9", sibling=True), TaskLabel(id="t", intent="Write.")]
