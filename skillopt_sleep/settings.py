@@ -174,7 +174,10 @@ def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, O
             where = f"variable {PREFIX}{key.upper()}" if origin == "variable" else origin
             typed = _convert(key, value, where)
             both = key in TABLES and key in values
-            values[key] = _merge(cast("Table", values[key]), cast("Table", typed)) if both else typed
+            if both:  # an option that the later layer does not name keeps its value
+                under, over = cast("Table", values[key]), cast("Table", typed)
+                typed = {name: under.get(name, {}) | over.get(name, {}) for name in {**under, **over}}
+            values[key] = typed
             origins[key] = f"{origins[key]}, {where}" if both else where
     return msgspec.convert(values, Settings), origins
 
@@ -199,11 +202,6 @@ def read_named_file(path: Path, what: str) -> bytes | None:
         return None
     except OSError as error:
         raise SettingsError(f"cannot read {what} {path}: {error.strerror}") from error
-
-
-def _merge(under: Table, over: Table) -> Table:
-    """Merge two layers of option tables; an option that ``over`` does not name keeps its value from ``under``."""
-    return {name: under.get(name, {}) | over.get(name, {}) for name in {**under, **over}}
 
 
 def _convert(key: str, value: object, where: str) -> object:

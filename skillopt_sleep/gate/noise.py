@@ -175,19 +175,15 @@ def _group_repeats(replays: Iterable[BaseReplay]) -> tuple[list[list[BaseReplay]
     Each group has two or more replays. Within a night only val replays count: equal training answers are judged once.
     """
     groups: defaultdict[tuple[str, str, str, str], list[BaseReplay]] = defaultdict(list)
-    for replay in replays:
+    # by the time in the name of the night, which A/A tests have after a prefix
+    for replay in sorted(replays, key=lambda item: (item.night.removeprefix(ON_REQUEST), item.night, item.sample)):
         groups[replay.task, replay.base, replay.model, replay.phase].append(replay)
     nights = [
-        [[*night] for _, night in itertools.groupby(sorted(group, key=_moment), key=lambda replay: replay.night)]
+        [[*night] for _, night in itertools.groupby(group, key=lambda replay: replay.night)]
         for group in groups.values()
     ]
     within = [night for group in nights for night in group if len(night) > 1 and night[0].phase == "val"]
     return within, [[night[0] for night in group] for group in nights if len(group) > 1]
-
-
-def _moment(replay: BaseReplay) -> tuple[str, str, int]:
-    """Return a key that sorts replays by the time in the name of their night, which A/A tests have after a prefix."""
-    return replay.night.removeprefix(ON_REQUEST), replay.night, replay.sample
 
 
 def _pair_up(group: Sequence[BaseReplay]) -> Iterable[tuple[BaseReplay, BaseReplay]]:
