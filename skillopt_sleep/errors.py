@@ -2,7 +2,7 @@
 
 ::
 
-    SleepError                  1   an error of no more exact class: a bug
+    SleepError                  1   an error that fits no other class: a bug
     ├── UsageError              2   wrong flags, files or names
     │   ├── PluginError         2   an installed agent, source, backend, judge or environment that cannot be used
     │   ├── SettingsError       2   a settings file, variable or key that cannot be used

@@ -42,8 +42,8 @@ TABLES = ("sources", "backends", "judges")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """All settings. Their names are also the keys of the file and, spelled ``--max-calls`` and
-    ``SKILLOPT_SLEEP_MAX_CALLS``, the flags and the environment variables.
+    """All settings. Each is a key of the settings file, such as ``max_calls``, a flag, such as ``--max-calls``, and an
+    environment variable, such as ``SKILLOPT_SLEEP_MAX_CALLS``.
     """  # noqa: D205
 
     backend: str = "claude"

@@ -1,6 +1,6 @@
 """Lists the child processes of this process in a file, so that the next command can end them if this process is killed.
 
-While this program has children or a temporary folder, one file in the user's data says so. Every child carries a mark
+While this program has children or a temporary folder, a file in the user's data lists them. Every child carries a mark
 in its environment, which its descendants inherit, and every folder has the mark in its name. So the file of a dead
 process suffices to find everything that the process left. Nothing else is ever ended or removed, and a file that cannot
 be understood is renamed for somebody to look at.

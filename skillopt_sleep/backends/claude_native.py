@@ -1,8 +1,8 @@
 """Native replays: Claude Code itself works in a throwaway workspace, where it loads the candidate's skill and memory.
 
 The user's login stays in place. Their memory, skills, hooks, plugins and MCP servers take no part: the CLI reads only
-the workspace's settings (``--setting-sources=project``), and the project's own were removed from there. The CLI's
-records show what was loaded: its list of skills, our hook on loaded memory files, and the skill text sent to the model.
+the workspace's settings (``--setting-sources=project``), and the project's settings were removed from it. What the CLI
+loaded is known from its list of skills, from our hook for memory files, and from the skill text sent to the model.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ SANDBOX_PROGRAMS = {"bwrap": "bubblewrap", "socat": "socat", "git": "git"}
 MENTION = re.compile(r"(?<![A-Za-z0-9])@(?![ \n])")
 """Matches a possible ``@path``, which would make the CLI add the file with that path to the request.
 
-Every version recognises it at the start of a word, or after a Chinese full stop; a mail address does not match.
+Every version of the CLI recognises a path at the start of a word or after a Chinese full stop, not in a mail address.
 """
 LONGEST_SCRATCH = 70
 """Maximum bytes of the path of the CLI's temporary folder: the CLI adds 35, and a socket's path may have 107."""

@@ -72,9 +72,9 @@ class CodexHome:
 
     @contextlib.contextmanager
     def hold_until_first_call(self) -> Iterator[float]:
-        """Make a ``with`` block wait until the first call's block has ended; yield the seconds that it waited.
+        """Let the first call's ``with`` block run alone: others wait until it has ended. Yield the seconds waited.
 
-        The first call renews an expired login, with a token that works only once and that parallel calls would use too.
+        The first call may renew an expired login with a token that works only once; parallel calls would use it too.
         """
         began = time.monotonic()
         with self._first_call:
@@ -88,7 +88,7 @@ class CodexHome:
         yield waited
 
     def close(self) -> None:
-        """Move a renewed login to the user's home and remove this one. May be called repeatedly."""
+        """Move a renewed login to the user's home and remove the throwaway home. May be called repeatedly."""
         with self._lock:
             self._closed = True
             if self._folder is not None:

@@ -47,7 +47,7 @@ CODEX = AgentAdvice(
 _WAIT = re.compile(
     r"^(?!\{).*\bWARN\b.*\bcodex_core\b.*retrying sampling request \(\d+/\d+ in (\d+(?:\.\d+)?)(ms|s)\)", re.MULTILINE
 )
-"""Matches a line of Codex's log that announces a retry; not a JSON event, which may quote such a line."""
+"""Matches a line of Codex's log that announces a retry, but not a JSON event that quotes such a line."""
 
 _FAILED = re.compile(r"exited with code [1-9]|\"exit_code\": ?[1-9]|Exit code: [1-9]")
 

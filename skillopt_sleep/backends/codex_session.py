@@ -47,7 +47,7 @@ _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\"\\]+)")
 def put_into_home(
     assignment: Assignment, place: Workspace, env: Mapping[str, str], provider: str
 ) -> Iterator[SessionCopy | None]:
-    """Yield the cut session, written into the agent's home to be resumed, then delete it there; None for a new session.
+    """Write the cut session into the agent's home, yield it, and delete it afterwards. For a new session, yield None.
 
     ``provider`` is the provider that is to answer, as Codex names it. Raises ``NotPutBack``.
     """
@@ -65,9 +65,9 @@ def put_into_home(
 
 
 def take_record(ended: Ended, home: Path, recorded: SessionCopy | None) -> OwnRecord | None:
-    """Return what Codex recorded of the session, None without a record; delete it, so that no other replay finds it.
+    """Return what Codex recorded of the session, or None; delete the record, so that no other replay finds it.
 
-    For a resumed session, only the lines after those it was resumed with are read.
+    For a resumed session, only the lines that Codex added are read.
     """
     thread = read_thread_id(ended.stdout)
     if not thread or not thread.replace("-", "").isalnum():

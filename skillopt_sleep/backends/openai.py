@@ -32,7 +32,7 @@ from skillopt_sleep.safety.receivers import hide_secrets, identify_provider
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_KEY = "none"
-"""Sent as the key to a local endpoint without one, because the ``openai`` library requires a key."""
+"""The key that is sent to a local endpoint that needs none, because the ``openai`` library requires a key."""
 PROBE_SECONDS = 5.0
 OK, REDIRECTED = 200, 300
 """The HTTP statuses of success are those from ``OK`` up to, but not including, ``REDIRECTED``."""
@@ -102,7 +102,7 @@ class OpenAIBackend:
 
     @property
     def provider(self) -> str:
-        """The provider that receives the prompts: OpenAI or Anthropic by name, else the host; "" for this machine."""
+        """The provider that receives the prompts: "openai", "anthropic" or another host; "" means this machine."""
         return identify_provider(self._url())
 
     @property
@@ -181,7 +181,7 @@ class OpenAIBackend:
         )
 
     def _find_missing_model(self, answer: Answer) -> str:
-        """Return advice for the user when a local endpoint's list of models lacks the chosen one; "" otherwise.
+        """Return advice for the user when the chosen model is not on a local endpoint's list of models; "" otherwise.
 
         A hosted endpoint may accept names, such as those of deployments, that its list lacks.
         """

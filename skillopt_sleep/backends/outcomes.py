@@ -42,7 +42,7 @@ T = TypeVar("T")
 LONGEST_WAIT = 300.0
 """Seconds that this program is ready to wait for a provider; one that asks for more counts as out of quota."""
 GZIP = 31
-"""Tells ``zlib`` to expect the gzip format (its argument ``wbits``)."""
+"""Value of ``zlib``'s argument ``wbits`` for the gzip format."""
 QUOTE_LENGTH = 200
 """Maximum characters that an error message quotes of what a provider said."""
 
@@ -136,7 +136,7 @@ def decode_json(content: str | bytes, kind: type[T]) -> T:
 
 
 def decode_lines(lines: Iterable[str | bytes], kind: type[T]) -> Iterator[T]:
-    """Decode each line as a JSON object of this type; skip lines that cannot be decoded so."""
+    """Decode each line as a JSON object of this type; skip all other lines."""
     for line in lines:
         with contextlib.suppress(BadReply):
             yield decode_json(line, kind)

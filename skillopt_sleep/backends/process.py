@@ -199,7 +199,7 @@ class IdleTimeout:
 def make_temporary_folder(mark: str = "") -> Iterator[Path]:
     """Yield an empty temporary folder and remove it afterwards. Raises ``DiskError`` when it cannot be written.
 
-    Its name shows a later harvest that sessions in it are this program's own, and by ``mark``, which process made it.
+    Its name tells a later harvest that sessions in it are this program's; ``mark`` in it tells which process made it.
     """
     try:
         with tempfile.TemporaryDirectory(prefix=build_folder_prefix(mark), ignore_cleanup_errors=True) as folder:

@@ -44,7 +44,7 @@ NAMING = frozenset({"name", "key", "header", "variable"})
 """Fields that name what another field holds: "name" in ``{"name": "DB_PASSWORD", "value": "…"}`` reveals a secret."""
 HIDDEN = "[redacted]"
 SHALLOW = 3
-"""A recorded path is replaced by the workspace's only if it has so many parts; "/home" occurs for other reasons too."""
+"""Minimum number of parts of a recorded path that is replaced by the workspace's: "/home" may mean something else."""
 SHOWN = 5
 """Maximum number of file names in a note about what the copy lacks."""
 PART = 1500

@@ -27,7 +27,7 @@ Confine = Callable[[Sequence[str], Path, Path, Path], Sequence[str]]
 """A function (command, workspace, scratch, cwd) -> the command in a sandbox that may write in the first two folders."""
 
 TAIL = 600
-"""Number of characters that are kept of a command's output: its end."""
+"""Number of characters that are kept of the end of a command's output."""
 PROOF_SECONDS = 20.0
 PROOF = """
 import pathlib, socket, sys
@@ -78,8 +78,8 @@ SYSTEM_VARIABLES = frozenset(
 def build_agent_environment(env: Mapping[str, str], *, prefixes: tuple[str, ...], settings: str = "") -> dict[str, str]:
     """Return the environment variables for an agent CLI at work, without the user's other secrets.
 
-    These are general ones, such as PATH, and those that its login may depend on: they begin with one of ``prefixes``,
-    or ``settings``, a text of the user's settings, mentions them.
+    These are general ones, such as PATH, and those that its login may depend on: their names begin with one of
+    ``prefixes``, or occur in ``settings``, the text of the user's settings.
     """
     named = frozenset(re.findall(r"\w+", settings))
     return {

@@ -83,7 +83,7 @@ TRANSIENT: Mapping[str, type[TransientBackend]] = {
 
 
 class Faults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For each kind of failed call, the share of calls (0 to 1) that fail so; the sum is at most 1."""
+    """For each kind of failure, the share of calls (0 to 1) that fail in this way; the sum is at most 1."""
 
     empty: float = 0.0
     rate_limited: float = 0.0

@@ -143,7 +143,7 @@ def judge_places(
 
 
 def propose_checks(world: World, text: str) -> dict[str, Json]:
-    """Propose a check for each case in the prompt: the check of the rule that was broken, as the person complains."""
+    """For each case in the prompt, propose the check of the rule that the person says the agent broke."""
     checks: list[Json] = []
     for case in _CASE.finditer(text):
         rule = next((rule for rule in world.rules if _find_complaints(rule, case[0])), None)

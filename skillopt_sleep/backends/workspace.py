@@ -85,7 +85,7 @@ class Workspace:
     def read_changes(self) -> str | None:
         """Return the agent's changes as a diff; None when the workspace cannot be read, and ``broken`` says why.
 
-        It was the agent who made it unreadable, so that is no error of this night. Raises ``TimedOut`` once closed.
+        An unreadable workspace is the agent's doing and no error of the night. Raises ``TimedOut`` once closed.
         """
         if self.root.is_symlink() or not self.root.is_dir():
             self.broken = "its folder is gone"
@@ -130,7 +130,7 @@ def open_workspace(
 
 
 def contains_every_line(text: str, body: str) -> bool:
-    """Return whether a text contains every line of ``body``, as it is or as in JSON, which shows that it was sent."""
+    """Return whether a text contains every line of ``body``, plain or escaped as in JSON, so that it was sent."""
     lines = [line.strip() for line in body.splitlines() if line.strip()]
     return all(line in text or json.dumps(line, ensure_ascii=False)[1:-1] in text for line in lines)
 

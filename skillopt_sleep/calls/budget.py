@@ -199,7 +199,7 @@ class Budget:
             )
 
     def admit(self, prompt: Prompt) -> Prompt:
-        """Return the prompt with the time that is left as its limit. Raises ``BudgetSpent`` when no time is left."""
+        """Return the prompt with the night's remaining time as its limit. Raises ``BudgetSpent`` if none is left."""
         left = self.caps.minutes * 60.0 - self.spent.seconds
         if left <= 0:
             raise BudgetSpent(

@@ -100,7 +100,7 @@ class Limiter:
     """Allows 1 to ``most`` calls in flight: half as many after an overload, one more after ``CALM`` answers in a row.
 
     Each call takes ``footprint`` bytes of memory on this machine; as many run as fit into the bytes that ``free()``
-    returns, but always one. ``before_wait`` gets the seconds of each wait before it begins, and may raise an error.
+    returns, but always at least one. ``before_wait`` is called with the seconds of each wait, and may raise an error.
     """
 
     def __init__(

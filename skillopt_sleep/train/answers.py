@@ -135,7 +135,7 @@ def _score(response: str, expected: Expected) -> tuple[bool, float]:
 
 
 def _is_equal(given: str, answer: str) -> bool:
-    """Tell whether two texts are equal but for case, articles and punctuation; "?!" alone keeps its punctuation."""
+    """Tell whether two texts are equal except for case, articles and punctuation; "?!" is compared as it is."""
     wanted = normalize_answer(answer)
     return normalize_answer(given) == wanted if wanted else fold(given) == fold(answer)
 

@@ -41,7 +41,7 @@ from skillopt_sleep.train.ports import ChatClient
 CALL_OPTIONS: ContextVar[Mapping[str, Any]] = ContextVar("call_options", default={})  # noqa: B039  never changed
 """Options of the call that this thread is making, such as "temperature"; handed to a user's ``chat`` method."""
 SAMPLES = 1000
-"""How many sample numbers each rollout has of its own: a question that it asks again gets a new number and answer."""
+"""Number of sample numbers reserved for a rollout: a question that it repeats gets the next one, and a new answer."""
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
 """Exceptions that show a mistake in the user's client; any other one counts as a failed connection."""
 

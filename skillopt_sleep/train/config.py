@@ -326,7 +326,7 @@ def check_prompts(prompts: Iterable[str]) -> None:
 
 
 def _check(name: str, value: object, default: object) -> None:
-    """Raise ``ConfigError`` for a value that one field cannot have; how fields fit together is checked elsewhere."""
+    """Raise ``ConfigError`` if this field cannot have the value; whether fields fit together is checked elsewhere."""
     if name in CAPS:
         whole = name in {"max_calls", "max_tokens"}
         number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)

@@ -50,7 +50,7 @@ def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int
 
 
 def read_items(path: str | Path) -> list[Item]:
-    """Return the items of a JSON, JSONL or CSV file, as its suffix says. Raises ``UsageError`` naming the line."""
+    """Return the items of a file that is JSON, JSONL or CSV by its suffix. Raises ``UsageError`` naming the line."""
     path = Path(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -73,7 +73,7 @@ def read_items(path: str | Path) -> list[Item]:
 
 
 def _read_folder(folder: Path) -> Splits:
-    """Read the splits of a folder; a question that is also in val or test is dropped from the splits before it."""
+    """Read the splits of a folder; a repeated question stays in test, or else in val, and is dropped elsewhere."""
     found = {split: _read_split(folder, split) for split in SPLITS}
     absent = {split: why for split, why in found.items() if isinstance(why, str)}
     if len(absent) == len(SPLITS):

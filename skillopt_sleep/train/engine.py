@@ -1,6 +1,6 @@
 """Makes the attempts at items: in this process, or on the nodes of a Ray cluster.
 
-On a cluster each node has a worker with a copy of the environment, which rolls out and judges. Whenever the environment
+On a cluster each node has a worker, which makes and judges attempts in its copy of the environment. When an environment
 asks a model, the question is sent to the driver (this process), where the run's chain of calls answers it. So ledger,
 caps, retries and the limit on simultaneous calls are the same as on one machine, and keys never leave the driver. If a
 node dies, its attempts are repeated on another node; questions already answered are not paid again.
@@ -295,7 +295,7 @@ class _OnNodes:
         return getattr(self.backend, name)
 
     def probe(self) -> Health:
-        """Report that the backend is ready: only a call can show whether the nodes' own installations are."""
+        """Report that the backend is ready, because only a call can show whether the CLI works on the nodes."""
         return Health(ready=True)
 
     def complete(self, prompt: Prompt) -> Reply:

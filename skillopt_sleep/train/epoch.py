@@ -112,7 +112,7 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
 
 
 def is_due(misses: int) -> bool:
-    """Tell whether to write guidance or notes after ``misses`` vain epochs in a row: True for 0, 1, 3, 7, 15, …."""
+    """Tell whether to write guidance or notes after ``misses`` failures in a row: only after 0, 1, 3, 7, 15, …."""
     return misses & (misses + 1) == 0
 
 

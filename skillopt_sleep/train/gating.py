@@ -44,7 +44,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
 
 def score_selection(run: Run, state: RunState, skill: str, folder: str) -> tuple[RunState, Scored]:
-    """Return a skill's scores on the selection split, and the state with them stored; use stored scores if any."""
+    """Return a skill's scores on the selection split, and the state that stores them. Stored scores are reused."""
     known = state.scored.get(skill_hash(skill))
     if known is not None:
         return state, known

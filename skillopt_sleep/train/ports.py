@@ -117,7 +117,7 @@ class BatchEnv(Protocol):
         meta_skill_context: str,
         edit_budget: int,
     ) -> list[RawPatch] | None:
-        """Return the edits that the environment itself proposes after these results; None leaves it to the trainer."""
+        """Return the edits that the environment itself proposes after these results; None lets the trainer do it."""
 
 
 Begin: TypeAlias = "Callable[[], Mapping[str, AskClient]]"

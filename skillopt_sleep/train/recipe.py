@@ -142,7 +142,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
 def read_recipe(path: Path, over: Mapping[str, Json], *, published: Mapping[str, Json] | None = None) -> Recipe:
     """Read a training file; fields given in ``over``, such as those of the command line, override the file's.
 
-    ``published``, in the reference implementation's form, replaces the file. Raises ``UsageError`` and ``ConfigError``.
+    If given, the table ``published`` replaces the file. Raises ``UsageError`` and ``ConfigError``.
     """
     table = _read(path, ()) if published is None else dict(published)
     ignored: tuple[str, ...] = ()
@@ -213,7 +213,7 @@ def merge_role(own: Mapping[str, Json], named: Mapping[str, Json]) -> Table:
 
 
 def _read(path: Path, above: tuple[Path, ...]) -> Table:
-    """Return a file's table merged over those of its ``_base_`` files; ``above`` are the files that led here."""
+    """Return a file's table merged over those of its ``_base_`` files; ``above`` are the files that build on it."""
     if path.resolve() in above or len(above) >= MAX_DEPTH:
         raise UsageError(f"the training file {path} inherits from itself through {BASE}")
     table = _decode(path)

@@ -287,7 +287,7 @@ def _describe_spend(run: Run) -> dict[str, Any]:
 
 
 def _count_analysts(config: SkillOptConfig, batch: int) -> int:
-    """Return how many calls propose edits for a batch at most; failures, successes and mixed items are shown apart."""
+    """Return the maximum number of calls that propose edits for a batch; each sees one kind of items, e.g. failures."""
     if config.reflection == "shallow":
         return batch
     kinds = 1 + (not config.failure_only) + (config.rollouts_k > 1)

@@ -171,7 +171,7 @@ class SlowUpdateResult:
         return None if d is None else cls(**{key: d[key] for key in d if key in known and d[key] is not None})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as a dict: always with reasoning and guidance, with other fields unless empty."""
+        """Return the result as a dict of the reasoning, the guidance and every other field that has a value."""
         rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
         return {"reasoning": self.reasoning, "slow_update_content": self.slow_update_content} | rest
 

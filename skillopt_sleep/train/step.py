@@ -151,7 +151,7 @@ def _roll_out(run: Run, state: RunState, batches: Sequence[Sequence[Item]], step
 def _propose(
     run: Run, state: RunState, scheduler: LRScheduler, rolled: Sequence[Sequence[RolloutResult]], *, step: int
 ) -> StepProposal[str]:
-    """Let edits be proposed from each batch's results; make one candidate skill of all of them, or of a rewrite."""
+    """Let edits be proposed from each batch's results; make one candidate skill by all edits or by a rewrite."""
     config, budget = run.config, scheduler.step()
     bound = budget if config.use_edit_budget else None
     aware = config.use_skill_aware_reflection

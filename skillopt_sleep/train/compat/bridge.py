@@ -207,7 +207,7 @@ class AdapterEnv(SkillEnv):
         return [patch for found in patches if (patch := _read_patch(found, self.name)) is not None]
 
     def _read(self, rows: Sequence[Any], items: Sequence[Item], out_dir: Path) -> list[RolloutResult]:
-        """Convert the dicts of the user's adapter to results; drop unknown items if every known item has a result."""
+        """Convert the adapter's dicts to results. If every item has a result, drop results of unknown items."""
         known = {str(item["id"]): item for item in items}
         results = []
         for row in rows:

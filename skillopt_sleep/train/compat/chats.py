@@ -45,7 +45,7 @@ def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
         reasoning_effort: str | None = None,
         timeout: int | None = None,
     ) -> tuple[str, Row]:
-        """Return the role's answer and its usage; the run's own retries and timeouts replace those given here."""
+        """Return the answer of the role's model and its usage; the run's retries and timeouts replace those given."""
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
         return current.chat(role, messages, stage, max_completion_tokens, options)
@@ -252,7 +252,7 @@ def get_message_text(message: Mapping[str, Any]) -> str:
 
 
 def mark_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: Sequence[Item]) -> None:
-    """Mark as unmeasured every result that rests on a lost call, which the adapter may have scored as a wrong answer.
+    """Mark as unmeasured every result that rests on a lost call: the adapter may have scored it as a wrong answer.
 
     These are the results that quote the call's error, or else those of the items that its prompt was about. Raises the
     error of a lost call that ends the run, or that belongs to no known item; then the whole batch is unmeasured.
