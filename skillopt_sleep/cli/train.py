@@ -85,8 +85,6 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     roles = {name: str(value) for name in ROLES if (value := flags.pop(name, None)) is not None}
     workspace = open_workspace(flags)
     recipe = _read_recipe(config, from_nights=from_nights, over=over, roles=roles)
-    if recipe.ignored:
-        click.echo(f"{config}: not known here, so it has no effect: {', '.join(recipe.ignored)}", err=True)
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
             recipe = _use_own_tasks(workspace, recipe, Path(scratch)) if from_nights else recipe
@@ -123,7 +121,15 @@ def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any]
     for name, value in roles.items():
         role, _, what = name.partition("_")
         over.setdefault(role, {})[what] = value
-    return read_recipe(config, over) if config else build_recipe({"out_root": "outputs/nights", **over})
+    return _read_file(config, over) if config else build_recipe({"out_root": "outputs/nights", **over})
+
+
+def _read_file(path: Path, over: Mapping[str, Json]) -> Recipe:
+    """Return the ``Recipe`` in a training file, changed as ``over`` says; name the keys that have no effect here."""
+    recipe = read_recipe(path, over)
+    if recipe.ignored:
+        click.echo(f"{path}: not known here, so it has no effect: {', '.join(recipe.ignored)}", err=True)
+    return recipe
 
 
 def _use_own_tasks(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe:
@@ -304,8 +310,8 @@ def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json])
     own = {name: given[name] for name in ("data", "ratio") if given[name] is not None} | _parse_options(options)
     if given["optimizer"]:
         over["optimizer"] = parse_target("--optimizer", str(given["optimizer"]))
-    if env.endswith(".toml"):
-        return read_recipe(Path(env), over | ({"env": own} if own else {}))
+    if env.endswith((".toml", ".yaml", ".yml")):
+        return _read_file(Path(env), over | ({"env": own} if own else {}))
     which = "file" if env.partition(":")[0].endswith(".py") else "name"
     return build_recipe(over | {"env": {which: env, **own}})
 

@@ -68,7 +68,7 @@ def read_items(path: str | Path) -> list[Item]:
             if line.strip()
         ]
     if suffix in {".csv", ".tsv"}:
-        return list(_read_csv(text, path, delimiter="\t" if suffix == ".tsv" else ","))
+        return list(_read_csv(text, path))
     raise UsageError(f"{path} ends in {suffix!r}; a data file must end in {', '.join(SUFFIXES)}")
 
 
@@ -175,8 +175,12 @@ def _read_json(text: str, path: Path) -> list[Item]:
     return [_check_row(row, f"{path}: item {number}") for number, row in enumerate(value, start=1)]
 
 
-def _read_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
-    """Yield the rows below the header as items; a cell with JSON, such as ["a", "b"], becomes a list or object."""
+def _read_csv(text: str, path: Path) -> Iterable[Item]:
+    """Yield the rows below the header as items; a cell with JSON, such as ["a", "b"], becomes a list or object.
+
+    Commas, semicolons or tabs separate columns, as spreadsheets write all three: those of which the header has most.
+    """
+    delimiter = max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     before = csv.field_size_limit(max(len(text), 1))  # the limit is global, and the default too small for a document
     try:
@@ -184,10 +188,10 @@ def _read_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
         if len(set(names)) != len(names) or not all(names):
             raise UsageError(f"{path}:1: the first line must name each column once; it has {', '.join(names)!r}")
         if len(names) == 1:
-            raise UsageError(
-                f"{path}:1: the first line has only one column, {names[0]!r}; separate columns by {delimiter!r}"
-            )
+            raise UsageError(f"{path}:1: the first line has only one column, {names[0]!r}; separate columns by ','")
         for row in reader:
+            if not any(row.values()):  # spreadsheets write an empty row as separators alone
+                continue
             if None in row or None in row.values():
                 raise UsageError(
                     f"{path}:{reader.line_num}: this row must have {len(names)} cells, as the first line does"

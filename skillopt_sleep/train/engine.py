@@ -16,6 +16,8 @@ import copyreg
 import dataclasses
 import importlib
 import itertools
+import re
+import socket
 import sys
 import threading
 import time
@@ -42,6 +44,8 @@ TRIES = 8
 """The run gives up when an attempt has been made this many times and its node died each time."""
 PAUSE = 0.5
 """Seconds before the first repetition of an attempt; twice as long before the second, three times before the third."""
+CONNECT_SECONDS = 5.0
+"""Maximum seconds that a Ray cluster may take to accept a connection; Ray itself would wait for minutes."""
 BROKER_CALLS = 100_000
 """Maximum requests that may wait at once on their way from Ray nodes: far more than there are attempts."""
 
@@ -92,8 +96,10 @@ def connect_to_ray(address: str = "") -> Any:  # noqa: ANN401  a module that nee
         raise UsageError("Ray is not installed: pip install 'skillopt-sleep[ray]'") from error
     if not ray.is_initialized():
         try:
+            if place := re.fullmatch(r"(?:ray://)?\[?([^/\s]+?)\]?:(\d+)", address):
+                socket.create_connection((place[1], int(place[2])), CONNECT_SECONDS).close()
             ray.init(address=address or None, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        except (OSError, OverflowError, RuntimeError, ValueError) as error:
             raise UsageError(
                 f"no Ray cluster answers at {address or 'this machine'}: {excerpt(str(error), 160)}; start one with"
                 " `ray start --head`, or give its address with --ray-address"

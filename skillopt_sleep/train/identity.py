@@ -98,7 +98,7 @@ def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
         if kept.get(name) != wanted.get(name):
             what, values = name, f"is {kept.get(name)!r:.60} there, {wanted.get(name)!r:.60} now"
             if name.startswith("the digest of "):
-                what, values = name.removeprefix("the digest of "), "not the same"
+                what, values = name.removeprefix("the digest of "), "changed"
             raise Refused(
                 f"{folder} contains a different run ({what} {values}); name another out_root, or remove that folder to"
                 " start over"

@@ -174,7 +174,8 @@ class SkillOptTrainer:
             health = backend.probe()
             if not health.ready:
                 kind = NotLoggedIn if health.logged_in is False else BackendUnusable
-                raise kind(f"the {role} client {backend.name} cannot be used: {health.detail}")
+                detail = health.detail.replace(f"[backends.{backend.name}]", f"[{role}]")  # as in a training file
+                raise kind(f"the {role} client {backend.name} cannot be used: {detail}")
 
     def _begin(self, run: Run) -> RunState:
         """Return the saved state of the run in the folder, or a new one for which the initial skill has been scored.

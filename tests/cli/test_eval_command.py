@@ -97,6 +97,18 @@ def test_training_file_brings_environment_and_target(cli, bench):
     assert (wider["items"], wider["split"]) == (5, "val")
 
 
+def test_yaml_file_of_the_reference_brings_the_environment(cli, bench):
+    """It is read as ``train`` reads it; keys that have no effect are named."""
+    (bench / "run.yaml").write_text(
+        "train: {batch_size: 4, unheard: 1}\n"
+        f"env: {{name: simple_qa, data: {bench / 'items.jsonl'}, ratio: '1:1:1', out_root: {bench / 'out'}}}\n"
+    )
+    world = f"backends.simulated.world={bench / 'world.json'}"
+    done = cli("eval", bench / "all", "--env", bench / "run.yaml", "--target=simulated", "--set", world, "--json")
+    assert (done.json["items"], done.json["cells"][0]["hard"]) == (10, 1.0)
+    assert "run.yaml: not known here, so it has no effect: train.unheard" in done.err
+
+
 LOSING = """
 from skillopt_sleep.errors import Overloaded
 from skillopt_sleep.train import RolloutResult, SkillEnv

@@ -211,7 +211,7 @@ def test_other_target_in_the_same_folder_is_refused(cli, folder):
     (folder / "run.toml").write_text(text)
     done = cli("train", folder / "run.toml", "--num-epochs", "1")
     assert done.code == 8
-    assert "holds another run: the target client's noise is 0.0 there, 0.2 now" in done.err.splitlines()[-1]
+    assert "contains a different run (the target client's noise is 0.0 there, 0.2 now)" in done.err.splitlines()[-1]
 
 
 def test_from_nights_sends_nobody_sessions_without_being_asked(tmp_path):

@@ -189,12 +189,12 @@ def test_client_that_is_not_ready_stops_the_run(tmp_path):
 
     class NotThere(School):
         def probe(self):
-            return Health(ready=False, logged_in=False, detail="log in first")
+            return Health(ready=False, logged_in=False, detail="set a key in [backends.school]")
 
     target = School()
     made = trainer(tmp_path, target)
     bad = SkillOptTrainer(config=made.config, env=made.env, optimizer_client=NotThere(), target_client=target)
-    with pytest.raises(NotLoggedIn, match="optimizer client school cannot be used: log in first"):
+    with pytest.raises(NotLoggedIn, match=r"optimizer client school cannot be used: set a key in \[optimizer\]"):
         bad.train()
     assert target.calls == []
 

@@ -45,13 +45,15 @@ def test_items_are_read_from_every_shape(tmp_path, name, text):
     assert read_items(path) == [{"id": "a", "n": 1}, {"id": "b"}]
 
 
-@pytest.mark.parametrize(("suffix", "mark"), [(".csv", ","), (".tsv", "\t")])
+@pytest.mark.parametrize(("suffix", "mark"), [(".csv", ","), (".csv", ";"), (".tsv", "\t")])
 def test_csv_has_names_and_lists_in_cells(tmp_path, suffix, mark):
-    """The first line names the columns; a JSON list in a cell is parsed; quoted cells keep line breaks."""
+    """The first line names the columns; a JSON list in a cell is parsed; quoted cells keep line breaks.
+
+    A row of empty cells, as spreadsheets add, is no item.
+    """
     path = tmp_path / f"x{suffix}"
-    path.write_text(
-        mark.join(["id", "question", "answers"]) + "\n" + mark.join(["7", '"two\nlines"', '"[""a"", ""b""]"'])
-    )
+    row = ["7", '"two\nlines"', '"[""a"", ""b""]"']
+    path.write_text("\n".join(map(mark.join, (["id", "question", "answers"], row, ["", "", ""]))))
     assert read_items(path) == [{"id": "7", "question": "two\nlines", "answers": ["a", "b"]}]
 
 
@@ -68,7 +70,7 @@ BROKEN = {
     "cell too many": ("x.csv", "id,question\n1,a,b", r"x\.csv:2: this row must have 2 cells"),
     "column twice": ("x.csv", "id,id\n1,2", "must name each column once"),
     "kind": ("x.xlsx", "", r"ends in '\.xlsx'; a data file must end in \.json, "),
-    "one column": ("x.csv", "id;question\n1;a", "has only one column, 'id;question'; separate columns by ','"),
+    "one column": ("x.csv", "id question\n1 a", "has only one column, 'id question'; separate columns by ','"),
     "not UTF-8": ("x.csv", b"id\n\xff", "is not UTF-8 .at byte 3.; save it as UTF-8"),
 }
 

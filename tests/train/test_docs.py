@@ -66,6 +66,20 @@ def test_worked_example_runs_as_told(example, capsys):
     assert f"{summary['test_hard']:.3f} +-" in cells[1][2] + cells[1][-1]
 
 
+def test_training_file_for_own_data_is_read(tmp_path, monkeypatch, capsys):
+    """With its three files in a folder, a dry run names both models and counts the calls."""
+    monkeypatch.chdir(tmp_path)
+    (file,) = blocks(TRAINING, "toml")
+    Path("train.toml").write_text(file)
+    Path("SKILL.md").write_text("Name the colour.\n")
+    rows = [f"{n};What colour is {thing}?;{n}\n" for n, thing in enumerate(("snow", "coal", "grass", "rust", "rain"))]
+    Path("items.csv").write_text("id;question;answer\n" + "".join(rows))
+    price = typed("skillopt-sleep train train.toml --dry-run", capsys)
+    assert "openai:the-small-one" in price
+    assert "claude" in price
+    assert "Cap: 5 USD" in price
+
+
 def test_quick_start_of_the_library_runs(tmp_path, monkeypatch, capsys):
     """Config, three lists, two clients, train, a summary: 15 lines, and it prints what the page says it does."""
     monkeypatch.chdir(tmp_path)

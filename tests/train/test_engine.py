@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import pickle
+import socket
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,6 +32,26 @@ def test_engine_without_ray_is_one_line(tmp_path, monkeypatch):
     assert not school.calls
     with pytest.raises(ConfigError, match="engine is 'rays', must be one of local, ray"):
         SkillOptConfig(engine="rays")
+
+
+@pytest.mark.parametrize("form", ["127.0.0.1:{port}", "ray://localhost:{port}"])
+def test_cluster_that_is_not_there_is_one_line(tmp_path, monkeypatch, form):
+    """Ray, which would try for minutes, is not even asked for an address where nothing answers, and no model is."""
+
+    def init(**_given):
+        raise AssertionError("Ray is asked to connect")
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False, init=init))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # but it does not listen
+        address = form.format(port=taken.getsockname()[1])
+        config = SkillOptConfig(engine="ray", ray_address=address, out_root=tmp_path / "run", verbose=False)
+        school = School()
+        trainer = SkillOptTrainer(config=config, env=SchoolEnv(), optimizer_client=school, target_client=school)
+        with pytest.raises(UsageError, match=f"no Ray cluster answers at {address}: .*refused") as raised:
+            trainer.train()
+    assert "\n" not in str(raised.value)
+    assert not school.calls
 
 
 def test_errors_travel_whole():

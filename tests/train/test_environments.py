@@ -128,9 +128,9 @@ def test_bad_scorer_is_found_before_a_call(scorer, says):
 
 BAD_ITEMS = {
     "no id": ({"question": "?", "answers": ["x"]}, r"train\[0\] has no id"),
-    "no question": ({"id": "a", "answers": ["x"]}, "item 'a' has no 'question'"),
+    "no question": ({"id": "a", "answers": ["x"]}, "item 'a' has no 'question', .*; it has only id, answers$"),
     "nearly a question": ({"id": "a", "qestion": "?", "answers": ["x"]}, "has no 'question'.*did you mean 'qestion'"),
-    "no answers": ({"id": "a", "question": "?"}, "item 'a' has no 'answers' to compare the reply with$"),
+    "no answers": ({"id": "a", "question": "?"}, "no 'answers' to compare the reply with; it has only id, question$"),
     "nearly answers": ({"id": "a", "question": "?", "awnsers": "x"}, "has no 'answers' .*; did you mean 'awnsers'"),
     "bad pattern": ({"id": "a", "question": "?", "answers": "(", "scoring": "regex"}, "item 'a': .*not a regular expr"),
     "bad scoring": (
@@ -463,7 +463,7 @@ def test_scorer_that_raises_on_wrong_answers_is_found_beforehand():
 @pytest.mark.parametrize(
     ("answers", "says"),
     [
-        ([], r"has no 'answers' to compare the reply with$"),
+        ([], r"has no 'answers' to compare the reply with; it has only "),
         ([math.nan], "the answer nan is neither"),
         ({"text": "x"}, "is neither a text nor a number"),
         ([["x"]], "is neither a text nor a number"),

@@ -47,7 +47,7 @@ def half(text, item):
         ({"env": {"scoring": half}}, "the environment's scoring is 'exact' there, 'half"),
         ({"env": {"tolerance": 0.5}}, "the environment's tolerance is 1e-06 there, 0.5 now"),
         ({"env": {"max_completion_tokens": 9}}, "max_completion_tokens is 512 there, 9 now"),
-        ({"wording": {"ranking": "Rank."}}, "the prompt ranking not the same"),
+        ({"wording": {"ranking": "Rank."}}, "the prompt ranking changed"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

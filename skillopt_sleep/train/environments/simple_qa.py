@@ -19,7 +19,6 @@ from skillopt_sleep.train.datasets import load_splits
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult, make_environment_error, read_score
 from skillopt_sleep.train.splits import (
-    ANSWERS,
     SPLITS,
     Splits,
     check_ids,
@@ -169,7 +168,7 @@ class SimpleQAEnv(SkillEnv):
         )
         for item in self._list_items():
             if not get_question(item).strip():
-                near = suggest_name("question", [name for name in item if name != "question"])
+                near = _suggest_field("question", item)
                 raise UsageError(f"item {item['id']!r} has no 'question', which every item needs{near}")
             if not callable(self._scoring):
                 _check_answers(item)
@@ -194,12 +193,18 @@ class SimpleQAEnv(SkillEnv):
 def _check_answers(item: Item) -> None:
     """Raise ``UsageError`` for an item without answers, or with an answer that is neither a text nor a number."""
     if not get_answers(item):
-        near = suggest_name("answers", [name for name in item if name not in ANSWERS])
+        near = _suggest_field("answers", item)
         raise UsageError(f"item {item['id']!r} has no 'answers' to compare the reply with{near}")
     for answer in get_raw_answers(item):
         if not (isinstance(answer, str | int) or (isinstance(answer, float) and math.isfinite(answer))):
             odd = excerpt(repr(answer), 40)
             raise UsageError(f"item {item['id']!r}: the answer {odd} is neither a text nor a number")
+
+
+def _suggest_field(name: str, item: Item) -> str:
+    """Return words on which field of an item may be meant by ``name``, or on all that it has, if none is similar."""
+    given = [str(field) for field, value in item.items() if value not in (None, "", [])]
+    return suggest_name(name, given) or f"; it has only {', '.join(given)}"
 
 
 def _check_list(name: str, items: object) -> tuple[Item, ...]:
