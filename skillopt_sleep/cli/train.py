@@ -85,19 +85,18 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     roles = {name: str(value) for name in ROLES if (value := flags.pop(name, None)) is not None}
     workspace = open_workspace(flags)
     recipe = _read_recipe(config, from_nights=from_nights, over=over, roles=roles)
+    with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
+        folder = Path(scratch if dry_run else recipe.config.out_root)
+        recipe = _use_own_tasks(workspace, recipe, folder) if from_nights else recipe
+        trainer = build_trainer(workspace, recipe, progress=None)
+        price = trainer.price()
     if dry_run:
-        with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
-            recipe = _use_own_tasks(workspace, recipe, Path(scratch)) if from_nights else recipe
-            trainer = build_trainer(workspace, recipe, progress=None)
-            _print_price(trainer.price(), recipe, _name_models(trainer), get_notes(trainer.env), as_json=as_json)
+        _print_price(price, recipe, _name_models(trainer), get_notes(trainer.env), as_json=as_json)
         return
-    recipe = _use_own_tasks(workspace, recipe, Path(recipe.config.out_root)) if from_nights else recipe
-    trainer = build_trainer(workspace, recipe, progress=None)
     if from_nights:
         from skillopt_sleep.usecases.permissions import require_agreement
 
         require_agreement(workspace, trainer.backends.values())
-    price = trainer.price()
     for role, name in _name_models(trainer).items():
         click.echo(f"{role}: {name}", err=True)
     steps, calls = number(price.steps, "step"), number(price.calls, "call")
@@ -121,14 +120,11 @@ def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any]
     for name, value in roles.items():
         role, _, what = name.partition("_")
         over.setdefault(role, {})[what] = value
-    return _read_file(config, over) if config else build_recipe({"out_root": "outputs/nights", **over})
-
-
-def _read_file(path: Path, over: Mapping[str, Json]) -> Recipe:
-    """Return the ``Recipe`` in a training file, changed as ``over`` says; name the keys that have no effect here."""
-    recipe = read_recipe(path, over)
+    if config is None:
+        return build_recipe({"out_root": "outputs/nights", **over})
+    recipe = read_recipe(config, over)
     if recipe.ignored:
-        click.echo(f"{path}: not known here, so it has no effect: {', '.join(recipe.ignored)}", err=True)
+        click.echo(f"{config}: not known here, so it has no effect: {', '.join(recipe.ignored)}", err=True)
     return recipe
 
 
@@ -311,7 +307,7 @@ def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json])
     if given["optimizer"]:
         over["optimizer"] = parse_target("--optimizer", str(given["optimizer"]))
     if env.endswith((".toml", ".yaml", ".yml")):
-        return _read_file(Path(env), over | ({"env": own} if own else {}))
+        return _read_recipe(Path(env), from_nights=False, over=over | ({"env": own} if own else {}), roles={})
     which = "file" if env.partition(":")[0].endswith(".py") else "name"
     return build_recipe(over | {"env": {which: env, **own}})
 

@@ -31,7 +31,7 @@ directory, and an empty text means "not set".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import cast
@@ -307,7 +307,11 @@ def translate(given: Mapping[str, Json]) -> tuple[Table, tuple[str, ...]]:
     """
     table: Table = {}
     unknown: list[str] = []
-    for section, key, value in _list_settings(given):
+    top = {"": {name: value for name, value in given.items() if not isinstance(value, dict)}}
+    sections = top | {name: values for name, values in given.items() if isinstance(values, dict)}
+    for section, key, value in (
+        (name, key, value) for name, values in sections.items() for key, value in values.items()
+    ):
         if value is None or value == "":
             continue
         if key in SAME.get(section, ()):
@@ -326,16 +330,6 @@ def translate(given: Mapping[str, Json]) -> tuple[Table, tuple[str, ...]]:
     return table, tuple(unknown)
 
 
-def _list_settings(given: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
-    """Yield (section, key, value) of each setting; a key outside any section has the section ""."""
-    for section, values in given.items():
-        if isinstance(values, dict):
-            for key, value in values.items():
-                yield section, key, value
-        else:
-            yield "", section, values
-
-
 def _find_places(section: str, key: str, value: Json, given: Mapping[str, Json]) -> Table | None:
     """Return our fields and values for a setting of the reference implementation; None when we have no such setting."""
     match section, key:
@@ -349,19 +343,13 @@ def _find_places(section: str, key: str, value: Json, given: Mapping[str, Json])
             return {"target.backend": _name_backend(value, f"{section}.{key}"), f"extras.{key}": value}
         case ("model", _) if key.startswith("codex_exec_") and key not in COMMANDS:
             return {f"extras.{key}": value}
-    places = RENAMED.get((section, key))
-    if key in COMMANDS and _get_backend(given) != COMMANDS[key]:
-        places = ""
+    places, model = RENAMED.get((section, key)), given.get("model")
+    if key in COMMANDS and isinstance(model, dict):
+        target = model.get("target_backend") or model.get("backend")
+        places = places if BACKENDS.get(str(target)) == COMMANDS[key] else ""
     if places and places.endswith("backend"):
         value = _name_backend(value, f"{section}.{key}")
     return None if places is None else dict.fromkeys(places.split(), value)
-
-
-def _get_backend(given: Mapping[str, Json]) -> str:
-    """Return our name of the backend that the target uses; "" if the settings name none that we know."""
-    model = given.get("model")
-    named = (model.get("target_backend") or model.get("backend")) if isinstance(model, dict) else None
-    return BACKENDS.get(str(named), "")
 
 
 def _name_backend(value: Json, where: str) -> str:

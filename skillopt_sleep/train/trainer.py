@@ -6,6 +6,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -110,7 +111,7 @@ class SkillOptTrainer:
                 progress=self._progress,
             )
             with opened as made:
-                tell = _write_line if self.config.verbose else made.tell
+                tell = partial(print, file=sys.stderr) if self.config.verbose else made.tell
                 run = dataclasses.replace(made, items=self._load_items(), progress=self._progress, tell=tell)
                 state, history = self._train(run)
                 return finish(run, state, history, started=started)
@@ -286,7 +287,3 @@ def _check_skill(skill: object, most: int) -> None:
     if len(skill) > most:
         raise ConfigError(f"the initial skill has {len(skill):,} characters; max_skill_chars allows at most {most:,}")
     apply_to_skill(skill, ())
-
-
-def _write_line(line: str) -> None:
-    sys.stderr.write(f"{line}\n")

@@ -90,7 +90,7 @@ class ChecksEnv(SkillEnv):
 
     def get_task_types(self) -> list[str]:
         """Return the kinds of references among the tasks, such as "checks" or "rubric"."""
-        return list(dict.fromkeys(_get_task_type(task) for task in self._tasks.values()))
+        return list(dict.fromkeys(reference_kind(task.reference) for task in self._tasks.values()))
 
     def calls_of(self, item: Item) -> int:
         """Return the maximum number of calls in an attempt at this item: 1, or 2 if the judge may ask a model."""
@@ -113,7 +113,7 @@ class ChecksEnv(SkillEnv):
             soft=score.soft,
             n_turns=1,
             fail_reason="" if score.hard >= 1 else " ".join(reasons),
-            task_type=_get_task_type(task),
+            task_type=reference_kind(task.reference),
             predicted_answer=text,
             question=task.intent,
             reference_text=task.accepted or answer,
@@ -129,10 +129,6 @@ class ChecksEnv(SkillEnv):
                 " train() does"
             )
         return as_ask(self._optimizer or target_client)
-
-
-def _get_task_type(task: TaskRecord) -> str:
-    return reference_kind(task.reference)
 
 
 def _read_tasks(path: Path) -> tuple[TaskRecord, ...]:
