@@ -53,6 +53,9 @@ COMPLETE = frozenset("commit push merge rebase deploy release publish test lint 
 OPENING, OPENED = frozenset({"open", "create", "make", "raise", "submit", "file"}), frozenset({"pr", "issu", "ticket"})
 """Verbs that mean the same (open, create, file) when they act on one of the things in ``OPENED``, such as a ticket."""
 
+OWNED = frozenset({"my", "your", "his", "her", "its", "our", "their"})
+"""Words after which a verb is a noun."""
+
 UNSPECIFIC = frozenset(
     """
     change changes meaningful work stuff everything all current new latest file files code line lines let us one ones
@@ -66,6 +69,8 @@ _LINK = re.compile(
     r"\w{2,9}://\S+?/(?P<kind>pull|issues|merge_requests)/\d+\S*|\w{2,9}://\S+|\b(?:pull|merge) requests?\b",
     re.IGNORECASE,
 )
+_HEADING = re.compile(r"\n#{1,6} .*")
+"""Pattern of a heading below the first line, which belongs to pasted text."""
 _KINDS = {"pull": "pr", "merge_requests": "pr", "issues": "issue"}
 _AND = re.compile(r" (?:and then|and|then|also|und|dann|et|puis|y|luego|e|poi|en) ")
 _CHOICE = re.compile(r"\s*(?:option|variant|plan|choice)?\s*[(\[]?(?:\d{1,2}|[a-d])[)\].:]*(?:\s|$)", re.IGNORECASE)
@@ -82,7 +87,7 @@ class Ask(Struct, frozen=True, kw_only=True):
 
 def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
     """Return the requests in a prompt, each once; a mere reply to ``answer``, the agent's text before it, has none."""
-    words = _LINK.sub(_name_link, strip_pasted(turn.prompt)[:READ])
+    words = _HEADING.sub("\n", _LINK.sub(_name_link, strip_pasted(turn.prompt)[:READ]))
     sentences = () if _CHOICE.match(words) else tuple(split_sentences(words))
     if not sentences or any(sentences[0].begins_with(get_table(table)) for table in ("goes_on", "leaves")):
         return ()
@@ -152,7 +157,7 @@ def _find_verb(words: Sequence[str]) -> int | None:
     """Return the position of a request's verb, or None when there is none or a content word comes before it."""
     for number, word in enumerate(words[: LEADING + 1]):
         if word in VERBS:
-            return number
+            return None if number and words[number - 1] in OWNED else number  # "here's my review" asks for nothing
         if word not in STOPWORDS and word not in CONTINUE:
             return None
     return None

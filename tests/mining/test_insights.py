@@ -157,6 +157,7 @@ def test_one_request_in_other_words(requests: tuple[str, ...]) -> None:
     [
         ("resolve the conflicts of the PR", "open a draft PR"),
         ("review the fuel gauge", "how is the review going?"),
+        ("review the changes", "merge the findings on the valve. Here's my review:\n\n## Review: the gauge"),
         ("check out main", "check the valve"),
         ("option 2.", "option 2"),
         ("1", "1."),
