@@ -49,7 +49,7 @@ BACKDATE = 60
 The second reading would store objects that the project already has, and change the times of those in the project.
 """
 SOME_LEFT_OUT = 1
-"""Exit status of ``git add --ignore-errors`` when git could not read every file; the others are in the diff."""
+"""Exit status of ``git add --ignore-errors`` when git could not read some files; the diff then lacks only these."""
 
 
 class Checkout:
@@ -66,9 +66,9 @@ class Checkout:
         """Time of the copied commit, in seconds since 1970."""
 
     def fill(self, project: Path, commit: str) -> None:
-        """Write the project's files as of ``commit``, and those of submodules that are checked out in the project.
+        """Write the project's files as of ``commit``, and the files of submodules that the project has checked out.
 
-        Raises ``DiskError`` with the message of git.
+        Raises ``DiskError`` with git's message.
         """
         self._root.mkdir()
         self._borrow(self._base, project)

@@ -29,7 +29,7 @@ from skillopt_sleep.errors import DiskError
 MARK = "SKILLOPT_CHILD_OF"
 """Environment variable that marks every child, e.g. "3f9a01c2b7de.4": its parent's random id and the child's number."""
 SAME_MOMENT = 2.0
-"""Two start times up to so many seconds apart may be those of one process; used when a note has no ``identity``."""
+"""Maximum seconds between two start times that may be of the same process; used when a note has no ``identity``."""
 GRACE = 0.4
 """Seconds that a process gets to end after SIGTERM before it gets SIGKILL; also the longest wait after SIGKILL."""
 ROUNDS = 5
@@ -56,7 +56,7 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """For "login", the link and the user's login file that it points to; for "temp", the folder."""
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a "login" note without two paths, because ``reap`` moves the one to the other."""
+        """Raise ``ValueError`` for a "login" note without two paths, because ``reap`` moves a file to the second."""
         if self.kind == "login" and len(self.paths) != 2:  # noqa: PLR2004  the link and the login
             raise ValueError('a child of the kind "login" needs two paths, those of the link and of the login')
 

@@ -239,7 +239,7 @@ def escape_slash(prompt: str) -> str:
 def select_login(env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables for the CLI in every mode: general ones, such as PATH, and those for its login.
 
-    These are the CLI's own variables, those of an enabled cloud, and those that the user's settings mention.
+    The latter are the CLI's own variables, those of an enabled cloud, and those that the user's settings mention.
     """
     settings = msgspec.json.encode(_read_login_settings(env)).decode()
     clouds = [

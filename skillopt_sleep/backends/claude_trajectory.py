@@ -183,7 +183,7 @@ def add_memory_shown(
 ) -> Trajectory:
     """Return the trajectory with a note of whether the candidate's memory file was loaded.
 
-    ``hook_calls`` are what the CLI sent to our hooks, ``version`` is the CLI's.
+    ``hook_calls`` are the messages that the CLI sent to our hooks; ``version`` is the version of the CLI.
     """
     memories = [document for document in assignment.documents if document.kind is DocumentKind.MEMORY]
     if not memories or memories[0].content is None:

@@ -153,7 +153,7 @@ class CodexBackend(AgentCli):
         return False
 
     def _describe_unused(self) -> str:
-        """Return a remark that the provider named in the user's config.toml gets nothing; "" when it names none."""
+        """Return a remark that the provider in the user's config.toml is not used; "" when that file names none."""
         if self.use_user_config:
             return ""
         try:

@@ -34,7 +34,7 @@ look at other files, and use no tools. Write the answer alone, without any remar
 
 
 class Questions(Protocol):
-    """The files for questions to the user's agent and for its answers. Raises ``DiskError`` and ``Refused``."""
+    """The files by which the user's agent gets questions and answers them. Raises ``DiskError`` and ``Refused``."""
 
     @property
     def place(self) -> str:
@@ -91,7 +91,7 @@ class HandoffBackend:
 
     @property
     def provider(self) -> str:
-        """The empty text, as for this machine: nothing is sent, and the user decides who reads the questions."""
+        """Always "", as for this machine: nothing is sent, and the user decides who reads the questions."""
         return ""
 
     @property

@@ -35,7 +35,7 @@ NO_KEY = "none"
 """The key that is sent to a local endpoint that needs none, because the ``openai`` library requires a key."""
 PROBE_SECONDS = 5.0
 OK, REDIRECTED = 200, 300
-"""The HTTP statuses of success are those from ``OK`` up to, but not including, ``REDIRECTED``."""
+"""An HTTP status means success if it is at least ``OK`` and less than ``REDIRECTED``."""
 MODELS_SHOWN = 5
 """Maximum number of an endpoint's models that a message names."""
 
@@ -171,7 +171,7 @@ class OpenAIBackend:
         )
 
     def _find_no_api(self, answer: Answer) -> str:
-        """Return advice for the user when a web page or nothing came instead of a list of models; "" otherwise."""
+        """Return advice for the user if a web page or nothing came instead of a list of models; else ""."""
         if not OK <= answer.status < REDIRECTED or answer.content.lstrip()[:1] in {b"{", b"["}:
             return ""
         what = f"{excerpt(answer.content.decode('utf-8', 'replace'), 40)!r}" if answer.content.strip() else "nothing"

@@ -207,7 +207,7 @@ def build_reply(
 ) -> Reply:
     """Make a ``Reply`` of the text that a provider returned; estimate ``usage`` when the provider reports none.
 
-    Raises ``EmptyReply`` without any text, and ``BadReply`` without the requested JSON; both say what the call cost.
+    Raises ``EmptyReply`` for an empty text, ``BadReply`` if the requested JSON is missing; both say what the call cost.
     """
     if usage is None or not (usage.input_tokens or usage.output_tokens):
         usage = estimate_usage(prompt, text)

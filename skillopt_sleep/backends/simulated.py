@@ -159,7 +159,7 @@ class SimulatedBackend(Traits):
 
     @property
     def provider(self) -> str:
-        """The empty text, as for this machine: nobody receives the prompts."""
+        """Always "", as for a model on this machine: nobody receives the prompts."""
         return ""
 
     @property

@@ -197,7 +197,7 @@ def mine_sessions(world: World, text: str) -> dict[str, Json]:
 
 
 def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Propose edits that append the rules whose violation the prompt shows, as many as the prompt allows."""
+    """Propose edits that append the rules which the agent broke according to the prompt, as many as it allows."""
     document = found["kind"].casefold() if (found := DOCUMENT.search(text)) else "skill"
     evidence: Mapping[str, list[Passage]] = {
         rule.text: seen for rule in world.rules if (seen := _find_evidence(world, rule, text))
@@ -228,7 +228,7 @@ def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[s
 
 
 def find_evident_rules(world: World, text: str) -> list[str]:
-    """Return the rules whose violation the prompt shows, those shown most often first."""
+    """Return the rules that the agent broke according to the prompt, starting with the one broken most often."""
     evidence = {rule.text: len(seen) for rule in world.rules if (seen := _find_evidence(world, rule, text))}
     return sorted(evidence, key=lambda rule: (-evidence[rule], rule))
 

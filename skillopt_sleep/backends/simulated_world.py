@@ -208,7 +208,7 @@ def find_owner(text: str, position: int, *kinds: str) -> str:
 
 
 def find_last_line(text: str) -> str:
-    """Return the last line that has words, which in a prompt with one request ends that request."""
+    """Return the last line that has words; in a prompt with one request, it is the last line of that request."""
     return next((line.strip() for line in reversed(text.splitlines()) if not DELIMITER.fullmatch(line)), "")
 
 

@@ -130,7 +130,7 @@ def open_workspace(
 
 
 def contains_every_line(text: str, body: str) -> bool:
-    """Return whether a text contains every line of ``body``, plain or escaped as in JSON, so that it was sent."""
+    """Return whether a text has every line of ``body``, plain or escaped as in JSON: a sign that ``body`` was sent."""
     lines = [line.strip() for line in body.splitlines() if line.strip()]
     return all(line in text or json.dumps(line, ensure_ascii=False)[1:-1] in text for line in lines)
 
@@ -155,7 +155,7 @@ def sanitize_checkout(root: Path, settings: Collection[str], texts: Collection[s
 
 
 def _reduce_to_text(place: Path, texts: Collection[str]) -> None:
-    """Remove all but plain texts from a configuration folder; remove a configuration file."""
+    """Remove a configuration file, or everything but plain texts from a configuration folder."""
     if not place.is_dir():
         place.unlink()
         return

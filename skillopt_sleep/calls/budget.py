@@ -41,7 +41,7 @@ FIRST_WORK_TOKENS = 150_000
 EXPECTED_PUT_BACK_TOKENS, FIRST_PUT_BACK_TOKENS = 100_000, 300_000
 """Minimum tokens expected, and tokens reserved at first, for work in a resumed session, which every request resends."""
 MINUTES_GRACE = 30.0
-"""Seconds after the cap on minutes at which a call that is still running is ended."""
+"""Seconds for which a running call may go on after the cap on minutes is reached."""
 LOOK_AGAIN = 1.0
 """Seconds between two checks of the budget by a call that waits for room in it."""
 HEADROOM = 2.0
@@ -95,7 +95,7 @@ class _CallKind:
         return self._answered and self._usd == 0.0
 
     def estimate(self, prompt: Prompt, *, usual_usd: float) -> Need:
-        """Return what one more call is expected to take; ``usual_usd`` is the price to assume while none is known."""
+        """Return what one more call is expected to take; ``usual_usd`` is its price while none is known."""
         sent = _count_sent(prompt)
         least = sent + max(self._beyond_prompt, EXPECTED_OUTPUT_TOKENS)
         reserved = least

@@ -296,7 +296,7 @@ class AskClient:
         return next((error for error in errors if not isinstance(error, TransientBackend)), next(iter(errors), None))
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Send a prompt and return the reply. A prompt without a limit on the reply's tokens gets this client's."""
+        """Send a prompt and return the reply; this client's token limit applies to a prompt without a limit."""
         limit = prompt.max_output_tokens or self.max_completion_tokens
         prompt = msgspec.structs.replace(prompt, max_output_tokens=limit)
         token = CALL_OPTIONS.set({"max_completion_tokens": limit or 4096, "stage": phase})

@@ -28,9 +28,9 @@ from skillopt_sleep.train.run import Draw, Run, RunState, StepNote
 from skillopt_sleep.train.skill_text import PART_CAP, get_part, replace_part, skill_hash
 
 FIRST = 2
-"""Guidance is written by comparing an epoch with the one before, so the second epoch is the first to get any."""
+"""The first epoch after which guidance is written, because that takes a comparison with the epoch before."""
 DRAWS = 2_000_000
-"""Attempts at an item are numbered, so that each is a new sample; those made for guidance are numbered from here on."""
+"""First number of the attempts made for guidance. Every attempt at an item has its own number, as a new sample."""
 TRIALS = 500_000_000
 """First attempt number of the paired trials that test new guidance; no other attempt at an item has such a number."""
 CASES_SHOWN = 8

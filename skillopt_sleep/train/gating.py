@@ -22,7 +22,7 @@ from skillopt_sleep.train.run import Draw, Run, RunState
 from skillopt_sleep.train.skill_text import skill_hash
 
 PAIRED_DRAWS = 1_000_000
-"""Attempts at an item are numbered, so that each is a new sample; those of paired trials are numbered from here on."""
+"""First number of the attempts in paired trials. Every attempt at an item has its own number, as a new sample."""
 DRAWS_A_STEP = 1_000
 """Number of attempt numbers set aside for each step's paired trial, so that no two steps count the same attempts."""
 

@@ -134,7 +134,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     prompts: dict[str, str] = {}
     """Texts that replace prompts of this program, by the prompt's name, such as "analyst_error"."""
     skill: str | None = None
-    """The text of the initial skill; None means the one that the environment brings."""
+    """The text of the initial skill; None means the environment's own initial skill."""
     ignored: tuple[str, ...] = ()
     """Keys in a file of the reference implementation that have no counterpart here."""
 
@@ -208,7 +208,7 @@ def build_recipe(table: Mapping[str, Json]) -> Recipe:
 
 
 def merge_role(own: Mapping[str, Json], named: Mapping[str, Json]) -> Table:
-    """Merge options named for this run into a role's options in the file; a new backend gets none of the file's."""
+    """Merge options named for this run into a role's options in the file; a new backend drops the file's options."""
     return cast("Table", _merge({"target": dict(own)}, {"target": dict(named)})["target"])
 
 

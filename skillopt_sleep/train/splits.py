@@ -36,9 +36,9 @@ MIN_FOR_BOILERPLATE = 8
 RARE = 4
 """An answer is rare if at most this many items share it; a common one, such as "yes", does not show a repeat."""
 CONTAINED = 5
-"""A question that is part of a longer one counts as a repeat only if it has at least so many words."""
+"""Minimum number of words of a question that counts as a repeat because a longer question contains it."""
 MOST_OF = 0.6
-"""A question that is part of a longer one is a repeat if it makes up at least this share (0 to 1) of it."""
+"""Minimum share (0 to 1) of a longer question that a question in it makes up, to count as a repeat."""
 
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/=<>%^]")

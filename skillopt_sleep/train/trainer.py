@@ -265,7 +265,7 @@ class SkillOptTrainer:
 
 
 def is_stuck(history: Sequence[Mapping[str, Any]], refusals: int) -> bool:
-    """Tell whether the gate refused the last ``refusals`` candidates (0: never); steps without one are left out."""
+    """Tell whether the gate refused the last ``refusals`` candidates (0: never). A step need not have a candidate."""
     tried = [record["action"] for record in history if record["action"] != "skip_no_patches"]
     return 0 < refusals <= len(tried) and set(tried[-refusals:]) <= {"reject", "undecided"}
 
