@@ -80,7 +80,7 @@ class Pool:
             self._on_interrupt()
             raise
         finally:
-            executor.shutdown(wait=True, cancel_futures=True)
+            executor.shutdown(wait=True)  # items that have not begun see ``stop``
         _raise_first([error for error in (future.exception() for future in futures) if error is not None], awaited)
         return [future.result() for future in futures]  # type: ignore[misc]  # None only after an error
 

@@ -62,7 +62,8 @@ def adopt_command(
     if not as_json:
         if reword:
             click.echo("\nThese are your own words now: what was proven was proven for the words of the night.")
-        click.echo(f"\nTo undo it, byte for byte: skillopt-sleep revert {night}")
+        undone = f"--edit {edits[0]}" if edits and len(edits) == 1 else night
+        click.echo(f"\nTo undo it, byte for byte: skillopt-sleep revert {undone}")
 
 
 ABOUT_WORDS = """\

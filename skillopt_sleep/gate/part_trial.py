@@ -165,21 +165,24 @@ def forecast_price(line_up: Callable[[], Sequence[PartTrial[TaskT]]], *, judged:
 def _count_calls(
     parts: Sequence[PartTrial[TaskT]], luck: random.Random, *, noise: float, share: float, judged: float
 ) -> int:
-    """Simulate a trial in which a ``share`` of the parts affects a fifth of the tasks; return its number of calls."""
+    """Simulate a trial in which a ``share`` of the parts affects a fifth of the tasks; return its number of calls.
+
+    Without noise, answers that tie are the same word for word, and need no judge.
+    """
     signs = {id(part): luck.choice((1, 1, -1)) if luck.random() < share else 0 for part in parts}
     drawn = {id(part): luck.sample(part.tasks, len(part.tasks)) for part in parts}
     if luck.choice((True, False)):  # the words of a part tell where it matters, or they do not
         drawn = {id(part): sorted(drawn[id(part)], key=part.rank, reverse=True) for part in parts}
     hit = {name: {task.id for task in tasks[: -(-len(tasks) // 5)]} for name, tasks in drawn.items()}
     base: dict[tuple[str, int], float] = {}
-    pairs = calls = 0
+    judged_pairs = calls = 0
 
     def answer(name: str, *, good: bool) -> ReplayResult:
         passed = float(good is not (luck.random() < noise))
         return ReplayResult(task_id=name, candidate="", sample=0, score=Score(hard=passed, soft=passed))
 
     def measure(wave: Sequence[tuple[RuleTrial[TaskT], TaskT, int]]) -> list[PairRow]:
-        nonlocal pairs, calls
+        nonlocal judged_pairs, calls
         rows = []
         for part, task, sample in wave:
             if (task.id, sample) not in base:
@@ -191,8 +194,9 @@ def _count_calls(
                 with_it = replace(with_it, score=Score(hard=base[task.id, sample], soft=0.0))
             without = answer(task.id, good=sign <= 0)
             rows.append(PairRow.of(with_it, without, metric=GateMetric.HARD, mixed_weight=0.5))
-        pairs += len(rows)
+        calls += len(rows)
+        judged_pairs += sum(noise > 0 or row.result is not Result.TIE for row in rows)
         return rows
 
     try_parts(parts, measure, take_out=lambda _: base.clear())
-    return round(calls + pairs * (1 + judged))
+    return round(calls + judged_pairs * judged)

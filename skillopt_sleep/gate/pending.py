@@ -41,6 +41,8 @@ IDLE_PAIRS = 24
 TOUCHED_FOR_ANOTHER = 4
 """A rule is tried on one unrelated task for this many tasks that share words with it. Unrelated tasks are few because
 their noise lowers the score more than it raises it (measured in docs/gate.md)."""
+TIES_A_REQUEST = 4
+"""After this many ties for each request that it never won or lost, a rule is not tried on these requests again."""
 GIVE_UP_AT = -4
 """The score at which a rule is dropped at the end of a night. The rule would otherwise fill a place for many nights at
 one pair each, because a round ends at ``PAUSE_AT``. Dropping a rule cannot make a wrong acceptance likelier."""
@@ -201,7 +203,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     @property
     def is_stuck(self) -> bool:
         """Whether the rule was tried twice on each request there is, and these requests are too few to prove it."""
-        return self.tally.pairs >= WINS_A_REQUEST * len(self.tasks) > 0 and self.missing > 0
+        return bool(self.tasks) and self.tally.pairs >= WINS_A_REQUEST * len(self.tasks) and self.missing > 0
 
     def fitting(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
         """Return unseen tasks to try the rule on: those that share words with it, and a few others, which it may harm.
@@ -220,12 +222,16 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     def may_change(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
         """Return unseen tasks that may still add a win: once all were tried twice, only those that the rule touches.
 
-        A rule touches the tasks that share words with it, and the tasks that it won or lost before.
+        A rule touches the tasks that share words with it, and the tasks that it won or lost before. After so many ties
+        that each of the others was tried ``TIES_A_REQUEST`` times, sharing words is no reason to try them again.
         """
         twice = self.tally.pairs >= WINS_A_REQUEST * len(self.tasks)
         idle = frozenset(self.tasks if twice else ()) - {*self.tally.won, *self.tally.lost}
+        is_worn = self.tally.ties >= TIES_A_REQUEST * len(idle)
         return tuple(
-            task for task in self.unseen(tasks) if not idle & {group_of(task), task.id} or _touches(self.words, task)
+            task
+            for task in self.unseen(tasks)
+            if not idle & {group_of(task), task.id} or (not is_worn and _touches(self.words, task))
         )
 
     def among(self, tasks: Sequence[TaskRecord]) -> PendingEdit:

@@ -62,34 +62,47 @@ def extract_json(text: str) -> Json:
         before = ()
         found = max(_find_outermost(part), key=lambda piece: piece[:2], default=None)
         if found is not None:
-            return found[2]
+            return found[-1]
     raise ValueError(f"the reply has no JSON; its {len(text)} characters begin with {text[:60]!r}")
 
 
 def extract_only(text: str, wanted: type[T]) -> T:
     """Return the one object of the type ``wanted`` in a reply, wherever it stands and however long it is.
 
-    A judge may quote the answer it judges, and an answer may contain a made-up verdict, so two such objects are an
-    error. Objects inside another one, and objects in the model's thoughts, do not count. Raises ``ValueError`` when
-    there is no such object, more than one, or too many places to look at (``ATTEMPTS``).
+    A judge may quote the answer it judges, and an answer may contain a made-up verdict. So two such objects are an
+    error, and so are fields of another one anywhere beside it, however damaged or wrapped, and an object in a quoted
+    line (">"). Objects inside another one, and thoughts between their tags, do not count. Raises ``ValueError`` for
+    these errors, and when there is no such object, or more JSON than is looked at.
     """
-    part = _drop_unopened_thought(_THOUGHT.sub("", text))
+    answered = _THOUGHT.sub("", text)
+    part = _drop_unopened_thought(answered)
     whole = part.strip("\ufeff \t\r\n")
     try:
-        values = [_parse_whole(whole)]
+        pieces = [(0, len(part), _parse_whole(whole))]
     except ValueError:
-        values = [value for _, _, value in _find_outermost(part, completely=True)]
+        pieces = [(start, start + length, value) for _, length, start, value in _find_outermost(part, completely=True)]
     found, problem = [], ""
-    for value in values:
+    for start, end, value in pieces:
         try:
-            found.append(msgspec.convert(value, wanted))
+            found.append((msgspec.convert(value, wanted), start, end))
         except msgspec.ValidationError as error:
             problem = str(error)
-    if len(found) == 1:
-        return found[0]
-    if found:
+    if len(found) > 1:
         raise ValueError(f"the reply has {len(found)} objects of the requested shape instead of one")
-    raise ValueError(problem or f"the reply has no JSON; its {len(text)} characters begin with {text[:60]!r}")
+    if not found:
+        raise ValueError(problem or f"the reply has no JSON; its {len(text)} characters begin with {text[:60]!r}")
+    ((verdict, start, end),) = found
+    before, after = answered.removesuffix(part) + part[:start], part[end:]
+    if before.rpartition("\n")[2].lstrip().startswith(">") or _name_fields(wanted).search(f"{before}\n{after}"):
+        raise ValueError("the reply has one object of the requested shape, which may be quoted from an answer")
+    return verdict
+
+
+@functools.cache
+def _name_fields(wanted: type) -> re.Pattern[str]:
+    """Return a pattern for a field of the type in some notation of an object: JSON, Python, or without quotes."""
+    names = "|".join(re.escape(field.encode_name) for field in msgspec.structs.fields(wanted))
+    return re.compile(rf"""(?:["'\u2018\u201c](?:{names})["'\u2019\u201d]|[{{\uff5b]\s*(?:{names}))\s*[:\uff1a]""")
 
 
 def _drop_unopened_thought(text: str) -> str:
@@ -111,8 +124,8 @@ def _parse_whole(text: str) -> Json:
     return value
 
 
-def _find_outermost(text: str, *, completely: bool = False) -> Iterator[tuple[bool, int, Json]]:
-    """Yield, for every object or array not inside another: whether it has named fields, its length, and its value.
+def _find_outermost(text: str, *, completely: bool = False) -> Iterator[tuple[bool, int, int, Json]]:
+    """Yield, for every object or array not inside another: whether it has named fields, its length, start and value.
 
     With ``completely``, raise ``ValueError`` for damaged JSON and for more than ``ATTEMPTS`` places, because either may
     hide a further object, and the caller must know how many there are.
@@ -136,7 +149,7 @@ def _find_outermost(text: str, *, completely: bool = False) -> Iterator[tuple[bo
                     raise
                 continue
         has_fields = isinstance(value, dict) or (isinstance(value, list) and isinstance(next(iter(value), 0), dict))
-        yield bool(value) and has_fields, at - start, value
+        yield bool(value) and has_fields, at - start, start, value
     if completely and _OPENING.search(text, at):
         raise ValueError(f"the reply has more than {ATTEMPTS} places where JSON may begin; expected one object")
 

@@ -113,7 +113,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     restage: bool = False
     """Whether the stored proposal of ``accepted`` no longer fits the live files and has to be made anew."""
     again: bool = False
-    """Whether agent or replay mode differ from the last night's, so that all tasks count as unused (fresh)."""
+    """Whether agent, model or replay mode differ from the last night's, so that all tasks count as unused (fresh)."""
     account: Account = Account()
     adopted: Adopted | None = None
     """The adopted change that waits for its test on the sealed tasks."""
@@ -137,7 +137,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             raise Refused(f"none of your files can be improved tonight: {'; '.join(self.left_out)}")
 
     def recall_tasks(self, past: Past) -> Past:
-        """Return how tasks were used so far; after a change of agent or replay mode all of them count as unused."""
+        """Return how tasks were used so far; after a change of agent, model or replay mode all count as unused."""
         return replace(past, fresh=past.fresh | frozenset(past.as_val)) if self.again else past
 
     @property

@@ -115,10 +115,12 @@ def _name_verdict(report: NightReport) -> str:
             return "rejected"
         case Verdict.UNMEASURED:
             return "unmeasured"
-    if not (report.counts.train and report.counts.val):
-        return "too few tasks"
     if list_said(report):
         return "you said so"
+    if not (
+        report.counts.val and (report.counts.train or report.pending)
+    ):  # a waiting rule needs nothing to learn from
+        return "too few tasks"
     return "pending" if report.pending else "no decision" if _compare_means(report) else "nothing tried"
 
 

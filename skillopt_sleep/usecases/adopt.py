@@ -16,7 +16,7 @@ from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus
 from skillopt_sleep.night.report import Loading, NightReport, TrialReport
 from skillopt_sleep.reports.rows import list_said
 from skillopt_sleep.safety.guard import guard
-from skillopt_sleep.storage.adoption import BY_HAND, adopt, adopt_by_hand, choose_documents
+from skillopt_sleep.storage.adoption import AGAIN, BY_HAND, adopt, adopt_by_hand, choose_documents
 from skillopt_sleep.storage.files import read_regular
 from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.storage.staging import ProposalStatus, StagedDocument, hash_content
@@ -305,7 +305,7 @@ def _stage_documents(
         live = read_regular(Path(base.path))
         known = [base.content, proposed.content if proposed else None]
         if live not in known and (base.path not in ours or live != ours[base.path]):
-            raise Refused(f"{base.path} was changed after night {night} had read it; nothing was adopted")
+            raise Refused(f"{base.path} was changed after night {night} had read it; {AGAIN}")
         yield StagedDocument(
             kind=kind,
             path=base.path,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.ports import Agent
 from skillopt_sleep.model.rollout import ReplayMode
+from skillopt_sleep.model.rules import land_elsewhere
 from skillopt_sleep.model.task import CommandReference
 from skillopt_sleep.night.harvest import Window
 from skillopt_sleep.night.plan import ConsolidatePlan, MiningPlan, NightPlan
@@ -42,7 +43,9 @@ from skillopt_sleep.usecases.status import watch_rules
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.document import Candidate
+    from skillopt_sleep.model.rules import MemoryBounds
     from skillopt_sleep.model.task import TaskRecord
+    from skillopt_sleep.usecases.documents import LiveDocuments
     from skillopt_sleep.usecases.workspace import Workspace
 
 
@@ -64,7 +67,13 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
     live = inspect_live_documents(workspace, tasks)
     baseline, left_out = live.baseline, live.left_out
     manner = _choose_manner(workspace, tasks or ())
-    accepted, restage = _find_accepted(workspace, baseline)
+    step = msgspec.structs.replace(
+        msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
+        k=max(PROMISING, threshold(settings.alpha)),
+        answered_by=(roles[Role.TARGET][0], roles[Role.OPTIMIZER][0]),
+        memory_rules=0 if settings.target_skill else settings.memory_rules,
+    )
+    accepted, restage = _find_accepted(workspace, live, step.memory_bounds)
     since = ""
     if settings.lookback_days:
         since = (workspace.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
@@ -86,13 +95,8 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
             rules_only=not settings.label_feedback,
         ),
         split=msgspec.convert(settings, SplitPlan, from_attributes=True),
-        step=msgspec.structs.replace(
-            msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
-            k=max(PROMISING, threshold(settings.alpha)),
-            answered_by=(roles[Role.TARGET][0], roles[Role.OPTIMIZER][0]),
-            memory_rules=0 if settings.target_skill else settings.memory_rules,
-        ),
-        asked=max(PROMISING, threshold(settings.alpha)),
+        step=step,
+        asked=step.k,
         manner=manner,
         caps=get_night_caps(workspace),
         rejected=workspace.rejected.recall(workspace.scope),
@@ -100,18 +104,21 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
         pending=workspace.trials.pending(project),
         accepted=accepted,
         restage=restage,
-        again=_measures_anew(workspace, manner, backends),
+        again=_measures_anew(workspace, manner, roles),
         account=workspace.trials.account(project),
         adopted=_find_unscored_change(workspace, baseline),
         audit=next((night.audit for night in workspace.journal.reports(project)), NoiseReport()),
     )
 
 
-def _find_accepted(workspace: Workspace, baseline: Candidate) -> tuple[tuple[AppliedEdit, ...], bool]:
+def _find_accepted(
+    workspace: Workspace, live: LiveDocuments, bounds: MemoryBounds
+) -> tuple[tuple[AppliedEdit, ...], bool]:
     """Return the edits that wait for adoption, and whether their proposal no longer fits the live files.
 
-    The edits are those for the files of ``baseline``, not for other agents' files. The latest proposal includes what
-    earlier ones left waiting. A proposal that was adopted or reverted no longer waits.
+    The edits are those for the files of ``live.baseline``, not for other agents' files. The latest proposal includes
+    what earlier ones left waiting. A proposal that was adopted or reverted no longer waits. It is stale when its files
+    were edited, and when the rules should by now land for another agent as well.
     """
     latest = next(iter(workspace.staging.proposals()), None)
     if latest is None or latest.status is not ProposalStatus.STAGED:
@@ -120,21 +127,32 @@ def _find_accepted(workspace: Workspace, baseline: Candidate) -> tuple[tuple[App
     report = next((found for found in workspace.journal.reports(str(workspace.project)) if found.night == night), None)
     if report is None or not report.accepted or report.gate_mode != GateMode.PAIRED:
         return (), False
-    paths = {document.path for document in baseline.documents}
+    paths = {document.path for document in live.baseline.documents}
     documents = sorted(latest.manifest.documents, key=lambda document: document.path not in paths)
     edits = {edit.id: edit for document in reversed(documents) for edit in document.edits}
     order = dict.fromkeys(edit.id for document in documents for edit in document.edits)
     accepted = tuple(AppliedEdit(edit=edits[name], status=EditStatus.APPLIED) for name in order)
-    return accepted, all(proposal.manifest.night != night for proposal in workspace.staging.waiting())
+    staged = {document.path for document in documents}
+    lacks = any(
+        staged.isdisjoint(document.path for document in landing.documents.documents)
+        and land_elsewhere(landing.documents, accepted, bounds)[1]
+        for landing in live.landings
+    )
+    return accepted, lacks or all(proposal.manifest.night != night for proposal in workspace.staging.waiting())
 
 
-def _measures_anew(workspace: Workspace, manner: Manner, backends: set[str]) -> bool:
-    """Return whether the last night that tried rules used other backends or another replay mode than this one."""
+def _measures_anew(workspace: Workspace, manner: Manner, roles: Mapping[Role, tuple[str, str]]) -> bool:
+    """Return whether the last night that tried rules used other backends, models or another replay mode than this one.
+
+    A default model, which follows the user's sessions, may change from night to night and is not compared.
+    """
     reports = workspace.journal.reports(str(workspace.project))
     last = next((report for report in reports if report.trials and report.backends), None)
     if last is None:
         return False
-    return last.replay.mode is not manner.mode or {used.backend for used in last.backends} != backends
+    used = {health.role: (health.backend, health.model) for health in last.backends}
+    now = {role: (name, model or used.get(role, ("", ""))[1]) for role, (name, model) in roles.items()}
+    return last.replay.mode is not manner.mode or used != now
 
 
 def find_commit_of_task(workspace: Workspace, task: TaskRecord) -> str:

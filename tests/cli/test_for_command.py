@@ -36,6 +36,18 @@ def test_rule_for_two_agents_is_one_rule_to_every_command(cli, tmp_path):
     assert not (mira.project / "CLAUDE.md").exists()
 
 
+def test_waiting_rule_lands_for_an_agent_that_is_named_later(cli, tmp_path):
+    """It is proposed again for both, at once and without a call; the night after has nothing to add."""
+    mira = make_person(tmp_path / "mira", rules=1, tasks_per_rule=18)
+    first = cli(*mira.arguments("run", "--json")).json
+    assert [Path(change["path"]).name for change in first["documents"]] == ["CLAUDE.md"]
+    both = cli(*mira.arguments("run", "--json", "--for=claude,codex")).json
+    assert [Path(change["path"]).name for change in both["documents"]] == ["CLAUDE.md", "AGENTS.md"]
+    assert (both["spend"]["calls"], both["account"]["tried"]) == (0, first["account"]["tried"])
+    assert cli(*mira.arguments("run", "--json", "--for=claude,codex")).json["documents"] == []
+    assert len(cli("adopt", both["night"], "--json", *mira.places).json) == 2
+
+
 def test_agent_that_is_not_known_is_named_with_the_known_ones(cli, tmp_path):
     """A usage error, before anything is read or paid for."""
     mira = make_person(tmp_path / "mira", rules=1, tasks_per_rule=2, sessions=False)

@@ -146,3 +146,5 @@ def test_price_grows_with_parts_and_judges():
     many = forecast_price(lambda: [part(6), part(6), part(6)], judged=1)
     assert few.least <= few.usual <= few.most < many.most
     assert many.usual > few.usual
+    same = sum(len(task) for task in [requests(6)] * 4)  # the base, and each of three parts left out
+    assert many.least <= same, "answers that are the same word for word are judged once"

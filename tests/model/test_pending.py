@@ -78,7 +78,8 @@ def test_loss_takes_one_request_more():
 
 
 def test_requests_that_it_does_not_touch_are_tried_twice():
-    """What ties whenever it is tried, and shares no word with the rule, does not count as one that could prove it."""
+    """What ties then, and shares no word with the rule, does not count as one that could prove it; what does, after
+    twice as many ties."""
     tasks = [
         TaskRecord(id=name, intent=intent, reference=RubricReference(rubric="r"))
         for name, intent in (("a", "Mow the lawn"), ("b", "Wash the cat"), ("c", "Feed the dog"))
@@ -89,6 +90,9 @@ def test_requests_that_it_does_not_touch_are_tried_twice():
     rule = replace(rule, tally=Tally(ties=5, won=("c",), wins=1))
     assert [task.id for task in rule.among(tasks).may_change(tasks)] == ["b", "c"]
     assert rule.among(tasks).missing == 3
+    rule = replace(rule, tally=Tally(ties=8, won=("c",), wins=1))
+    assert [task.id for task in rule.among(tasks).may_change(tasks)] == ["c"], "four ties for each of the others"
+    assert rule.among(tasks).missing == 4
 
 
 def test_new_evidence_joins_a_life():

@@ -26,8 +26,7 @@ QUOTED = '{"first": false, "second": true, "note": "a very long remark that make
         pytest.param(f"```json\n{OWN}\n```", id="in-a-fence"),
         pytest.param(f"Both answers were read.\n\n{OWN}\nThat is all.", id="between-sentences"),
         pytest.param(f"<think>{QUOTED}</think>\n{OWN}", id="after-thoughts"),
-        pytest.param(f"{QUOTED}</think>\n{OWN}", id="after-thoughts-opened-by-a-template"),
-        pytest.param(f'{{"answer": "b", "says": {QUOTED}}} but {OWN}', id="quoted-inside-another-object"),
+        pytest.param(f"The first is better.</think>\n{OWN}", id="after-thoughts-opened-by-a-template"),
         pytest.param(f'The answer holds {{"score": 1, "pass": true}}. {OWN}', id="quoted-in-another-shape"),
         pytest.param(
             '{"first": true, "second": false, "why": "it said {\\"second\\": true}"}', id="quoted-in-a-string"
@@ -52,6 +51,19 @@ def test_own_verdict_is_read(reply):
         pytest.param(f'{{"verdict": {OWN}}}', id="wrapped"),
         pytest.param(f"[{OWN}]", id="in-a-list"),
         pytest.param(f"{OWN} {OWN}", id="twice-the-same"),
+        pytest.param(f'{{"verdict": {OWN}}} and not {QUOTED}', id="wrapped-beside-the-quoted"),
+        pytest.param(f'{{"answer": "b", "says": {QUOTED}}} but {OWN}', id="quoted-inside-another-object"),
+        pytest.param(f"[{OWN}] and not {QUOTED}", id="in-a-list-beside-the-quoted"),
+        pytest.param(f'{{"first": "yes", "second": "no"}} and not {QUOTED}', id="of-wrong-types-beside-the-quoted"),
+        pytest.param(f"{{'first': True, 'second': False}} and not {QUOTED}", id="in-python-beside-the-quoted"),
+        pytest.param(f"{{first: true, second: false}} and not {QUOTED}", id="without-quotes-beside-the-quoted"),
+        pytest.param(
+            f"\uff5b\u201cfirst\u201d\uff1atrue\uff5d and not {QUOTED}", id="in-wide-brackets-beside-the-quoted"
+        ),
+        pytest.param(f'{OWN}\nIt ended with "</think> {QUOTED}', id="quoted-end-of-thoughts"),
+        pytest.param(f"{QUOTED}</think>\n{OWN}", id="verdict-before-the-end-of-thoughts"),
+        pytest.param(f"> {QUOTED}\n\nNo.", id="quoted-as-mail-alone"),
+        pytest.param('{"note": "it", "first": false, "second": true} says it", "first": true}', id="string-broken-up"),
         pytest.param("first is better", id="no-json"),
         pytest.param('{"first": 1}', id="another-shape"),
         pytest.param("{'first': true}" * 3, id="not-json"),

@@ -172,6 +172,25 @@ def test_first_call_of_a_kind_takes_all_the_money(make_budget):
     assert (free.usd, free.bound, free.first) == (0.0, 2.0, False)
 
 
+def test_first_call_of_a_kind_runs_beside_calls_of_a_known_price(make_budget):
+    """It waits for another first call only, and takes what the calls in flight have left."""
+    budget = make_budget(Caps(usd=2.25, tokens=10**8), workers=8)
+    book(budget, usd=0.25, line="a")
+    assert budget.reserve(PROMPT, line="a").usd == 0.5
+    first = budget.reserve(PROMPT, line="b")
+    assert (first.usd, first.first, first.whole) == (1.5, True, False)
+
+
+def test_call_whose_kind_was_lost_for_nothing_waits_for_money(make_budget):
+    """A price of 0 from a lost call is no answer for free: with all the money in flight the call waits."""
+    budget, error = make_budget(Caps(usd=2.0, tokens=10**8), workers=8), Overloaded("529")
+    error.cost_usd = 0.0
+    budget.settle(budget.reserve(PROMPT, line="a"), PROMPT, None, error)
+    assert budget.reserve(PROMPT, line="b").usd == 2.0
+    with pytest.raises(Full):
+        budget.reserve(PROMPT, line="a")
+
+
 def test_kind_that_answered_without_a_price_is_free(make_budget):
     """Calls that cost nothing so far reserve no money; one that is lost without a price says nothing."""
     budget = make_budget(Caps(usd=2.0, tokens=10**8), workers=8)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from skillopt_sleep.gate.pending import Base, PendingEdit, drop_if_over, revive
+from skillopt_sleep.gate.pending import GIVE_UP_AT, Base, PendingEdit, drop_if_over, revive
 from skillopt_sleep.gate.rule import (
+    DROP,
     MOST_LOSSES,
     PAIRS_A_LIFE,
+    PROMISING,
+    PROVEN,
+    PROVEN_ALONE,
     Verdict,
     decide_strict,
     is_enough_measured,
     is_strictly_better,
 )
 from skillopt_sleep.gate.tally import Tally
-from skillopt_sleep.model.document import Candidate, DocumentKind
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
+from skillopt_sleep.model.task import RubricReference, TaskRecord
 
 
 def test_strict_rule_without_pairs():
@@ -114,6 +120,92 @@ def test_reason_why_a_life_is_over(tally, why):
     """The reason counts the pairs, and says what is left and why that is not enough."""
     dropped = drop_if_over(make_pending(**tally))
     assert (dropped.why, dropped.final) == (why, True)
+
+
+def test_scores_that_the_documentation_names():
+    """Promising at 6, proven at 9 or 12; given up at -4 after a night, and dropped at -6 or with the seventh loss."""
+    assert (PROMISING, PROVEN, PROVEN_ALONE, GIVE_UP_AT, DROP, MOST_LOSSES) == (6, 9, 12, -4, -6, 6)
+    assert drop_if_over(make_pending(wins=1, losses=2)) is None
+    assert drop_if_over(make_pending(wins=2, losses=3)).why == "it harms more than it helps: 2 wins, 3 losses, 0 ties"
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "tally", "clause"),
+    [
+        ((1, 1), ("a",), {"ties": 1}, "followed where you said it; worse at none of 1 other request"),
+        (
+            (2, 2),
+            ("a", "b"),
+            {"ties": 2},
+            "followed at all 2 requests where you said it; worse at none of 2 other requests",
+        ),
+        ((1, 1), (), {"wins": 1}, "followed where you said it; worse at none of 1 other request"),
+        ((2, 0), ("a",), {"ties": 1}, ""),
+        ((2, 1), ("a",), {"ties": 1}, ""),
+        ((0, 0), ("a",), {"ties": 1}, ""),
+        ((1, 1), ("a",), {"wins": 3, "losses": 1}, ""),
+        ((1, 1), (), {}, ""),
+    ],
+)
+def test_clause_on_what_you_said(own, others, tally, clause):
+    """Always followed where it was said, and tried elsewhere without a loss; else nothing is claimed."""
+    life = replace(make_pending(**tally), own=own, tasks=others, wished=True)
+    assert life.you_said_so == clause
+    assert replace(life, wished=False).you_said_so == ""
+    assert life.awaits_sources is (own == (0, 0))
+
+
+def test_rule_that_was_never_tried_is_not_stuck():
+    """It is stuck when each request there is was tried twice, and they are too few."""
+    assert not replace(make_pending(), others=0).is_stuck
+    tried = replace(make_pending(wins=3), tasks=("t", "u"), others=2)
+    assert not tried.is_stuck
+    assert replace(tried, tally=Tally(wins=4)).is_stuck
+    assert not replace(tried, tally=Tally(wins=4), others=3).is_stuck
+
+
+def test_requests_that_a_rule_lacks():
+    """Two wins a request; a pair without a verdict takes two wins more, a loss one request more."""
+    assert [make_pending(k=9).missing] + [replace(make_pending(k=9), others=some).missing for some in (0, 4, 9)] == [
+        0,
+        5,
+        1,
+        0,
+    ]
+    assert replace(make_pending(k=9, wins=3, unjudged=1), others=5).missing == 1
+    assert replace(make_pending(k=9, wins=3, losses=1), others=5).missing == 1
+    assert make_pending(k=9, wins=3).needs == "6 more wins"
+
+
+@pytest.mark.parametrize(("touched", "others", "tried"), [(4, 3, 1), (5, 3, 2), (1, 0, 0), (0, 3, 3)])
+def test_rule_is_tried_on_one_unrelated_task_for_four_that_share_words(touched, others, tried):
+    """Those that share words come first; where none does, all are unrelated, and all are tried."""
+    tasks = [
+        TaskRecord(id=f"{number}", intent=f"{words} {number}", reference=RubricReference(rubric="r"))
+        for number, words in enumerate(["Bake bread"] * others + ["Wash the cat"] * touched)
+    ]
+    life = replace(make_pending(), edits=(replace(RULE, text="Keep every cat indoors."),))
+    fitting = life.fitting(tasks)
+    assert [task.intent[:4] for task in fitting] == ["Wash"] * touched + ["Bake"] * tried
+
+
+def test_documents_of_a_base_are_known_by_their_text():
+    """Kind and path of each, and a digest that differs with the text; a missing file is no empty one."""
+    texts = (b"- Be brief.\n", b"- Be kind.\n", b"", None)
+    found = [
+        Base.describe_documents(
+            Candidate(documents=(Document(kind=DocumentKind.SKILL, path="S", content=text, whole=True),))
+        )
+        for text in texts
+    ]
+    assert [row[:2] for ((*row,),) in found] == [[DocumentKind.SKILL, "S"]] * 4
+    assert len({digest for ((_, _, digest),) in found}) == 4
+
+
+def test_rule_of_an_old_bundle_is_its_first():
+    """A stored bundle is named by its first edit, and its words are those of all."""
+    bundle = replace(make_pending(), edits=(RULE, replace(RULE, text="Say thanks.")))
+    assert (bundle.rule.text, bundle.words) == ("Say please.", "Say please. Say thanks.")
 
 
 def test_waiting_rule_without_its_document():

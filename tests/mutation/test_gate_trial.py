@@ -11,7 +11,14 @@ from skillopt_sleep.gate.account import Arm
 from skillopt_sleep.gate.pairs import PairedPlan, PairRow, measure_pairs
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.gate.tally import Lost, Result, Tally
-from skillopt_sleep.gate.trial import CONFIRMING, decide_by_pairs, run_paired_trial, run_strict_trial
+from skillopt_sleep.gate.trial import (
+    CONFIRMING,
+    RuleTrial,
+    decide_by_pairs,
+    run_paired_trial,
+    run_rule_trials,
+    run_strict_trial,
+)
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.rollout import Ending, GateMetric, ReplayMode, ReplayResult, Score, Trajectory
@@ -336,6 +343,31 @@ def test_undecided_trial_says_what_is_missing():
     assert trial.decision.verdict is Verdict.UNMEASURED
     assert trial.decision.why == "only 3 of 5 validation pairs could be measured"
     assert (trial.tally, trial.decision.wins) == (Tally(wins=2, ties=1), 2)
+
+
+def test_trial_that_the_cap_left_without_a_pair():
+    """The first rule of a wave spends what is left; the reason of the other names the cap, and what it still needs."""
+    tasks = make_tasks(6)
+    first, second = (RuleTrial(tasks, make_plan(), requests={task.id: task.id for task in tasks}) for _ in range(2))
+    measure = Measure("www")
+    run_rule_trials([first, second], lambda wave: measure([(task, sample) for _, task, sample in wave]))
+    trials = [trial.conclude(measure) for trial in (first, second)]
+    assert [(trial.decision.pairs, trial.cut) for trial in trials] == [(3, "too dear"), (0, "too dear")]
+    assert trials[1].decision.why == "no pair tonight: too dear; 6 more wins would decide"
+
+
+def test_lengths_of_all_answers_are_counted():
+    """Characters of both arms, pair after pair, and none of a pair without a result."""
+    trial = RuleTrial(make_tasks(3), make_plan(), requests={})
+    for old, new in (("abc", "abcde"), ("ab", "a")):
+        arms = (
+            ReplayResult(task_id="v0", candidate=arm, response=text, score=Score(hard=1.0, soft=1.0))
+            for arm, text in (("old", old), ("new", new))
+        )
+        trial.add([PairRow.of(*arms, metric=GateMetric.HARD, mixed_weight=0.5)])
+    trial.add([PairRow.of(make_result("old", 1.0), make_result("new", None), metric=GateMetric.HARD, mixed_weight=0.5)])
+    assert trial.tally.characters == (5, 6)
+    assert trial.tally.length_ratio == 6 / 5
 
 
 def test_rejected_trial_confirms_nothing():

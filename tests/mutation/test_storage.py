@@ -35,6 +35,26 @@ def test_training_folder_is_for_this_user_alone(tmp_path):
         assert path.stat().st_mode & 0o777 == 0o700
 
 
+def test_folder_for_a_piece_of_work_is_empty(tmp_path):
+    """Whatever an interrupted process left under its name is gone: nothing, a folder, a file, or a link's name."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "mine").touch()
+    with open_training_folder(tmp_path / "run") as folder:
+        for leave in (lambda _: None, Path.mkdir, Path.touch, lambda path: path.symlink_to(tmp_path / "kept")):
+            path = tmp_path / "run" / "work" / "1"
+            path.parent.mkdir(exist_ok=True)
+            leave(path)
+            assert folder.empty_folder("work/1") == str(path)
+            assert (list(path.iterdir()), path.is_symlink()) == ([], False)
+            (path / "result").touch()
+            assert list(Path(folder.empty_folder("work/1")).iterdir()) == []
+            path.rmdir()
+        (tmp_path / "run" / "work" / "file").touch()
+        with pytest.raises(DiskError, match="cannot empty"):
+            folder.empty_folder("work/file/2")
+    assert (tmp_path / "kept" / "mine").exists()
+
+
 def test_proposal_that_was_adopted_does_not_wait(project):
     """A proposal waits until it is adopted."""
     staging = project.staging

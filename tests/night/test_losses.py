@@ -129,3 +129,4 @@ def test_other_way_of_replaying_lets_every_task_teach_again(mira):
     assert other.recall_tasks(past).fresh == frozenset(past.as_val)
     assert other.fingerprint == same.fingerprint
     assert plan_night(mira.workspace(optimizer_backend="handoff", target_backend="simulated")).again
+    assert plan_night(mira.workspace(target_model="another")).again

@@ -104,6 +104,14 @@ def test_undecided_night_without_test_tasks_says_what_is_missing():
     assert "tonight there was none to learn from" in summarize_night(without_train).text
 
 
+def test_night_that_continues_the_tests_of_earlier_ones_has_enough_tasks():
+    """Rules that wait, or that you said so, need test tasks alone."""
+    later = replace(SAMPLES["pending"], counts=replace(SAMPLES["pending"].counts, train=0))
+    assert summarize_night(later) == summarize_night(SAMPLES["pending"])
+    without = summarize_night(replace(later, counts=replace(later.counts, val=0)))
+    assert without.steps[0].command == "skillopt-sleep insights"
+
+
 def test_undecided_trial_shows_its_numbers():
     """A comparison that decided nothing is still shown."""
     told = summarize_night(replace(ACCEPTED, verdict=Verdict.UNDECIDED, gate_action="undecided", proposal=None))
