@@ -16,8 +16,6 @@ from skillopt_sleep.gate.tally import Result, Tally
 from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import Origin, Split, TaskRecord
 
-ALPHA = 0.05
-"""The accepted chance that a rule without effect is shown as promising."""
 SURE = 0.95
 """The confidence of ``Account.at_most``, the upper limit on the number of useless rules among the accepted ones."""
 

@@ -190,11 +190,9 @@ def _score(
 ) -> tuple[ReplayResult, ReplayResult, Arm | None]:
     """Judge both replays and return them, with ``first`` if one call showed the judge both answers, else None."""
     judge = find_judge(task, models.judges)
-    if old.score is not None or new.score is not None:  # an agent's own ending is already its score
+    is_scored = old.score is not None or new.score is not None  # an agent's own ending is already its score
+    if is_scored or not isinstance(judge, PairJudge):
         one, two = (result.score or judge.score(task, result, models.optimizer) for result in (old, new))
-        return replace(old, score=one), replace(new, score=two), None
-    if not isinstance(judge, PairJudge):
-        one, two = (judge.score(task, result, models.optimizer) for result in (old, new))
         return replace(old, score=one), replace(new, score=two), None
     if first is Arm.BASELINE:
         one, two = judge.score_pair(task, old, new, models.optimizer)

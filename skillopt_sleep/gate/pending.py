@@ -116,8 +116,6 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     tally: Tally
     on: Base = Base()
     """The models, settings and documents that the tally was measured with."""
-    atop: bool = False
-    """Whether an earlier version first tried the rule on top of another proposal instead of on the live documents."""
     nights: int = 1
     tasks: tuple[str, ...] = ()
     """The different requests that the rule's pairs were measured on, as names of task groups or as task ids."""

@@ -94,14 +94,6 @@ class Decision(Struct, frozen=True, kw_only=True):
 # --- the strict rule ----------------------------------------------------------------------------------------------
 
 
-def is_strictly_better(candidate: float, current: float) -> bool:
-    """Return whether the candidate's mean is above the current mean (rule of the SkillOpt paper); a tie is not better.
-
-    The comparison of one noisy measurement with another has no stated error rate.
-    """
-    return candidate > current
-
-
 def is_enough_measured(measured: int, planned: int) -> bool:
     """Return whether at least 80 % of the planned pairs were measured; failed calls may have lost the others."""
     return measured > 0 and measured >= MIN_MEASURED_SHARE * planned
@@ -126,7 +118,7 @@ def decide_strict(pairs: Sequence[tuple[float | None, float | None]]) -> Decisio
     baseline = math.fsum(base for base, _ in measured) / len(measured)
     candidate = math.fsum(new for _, new in measured) / len(measured)
     return Decision(
-        verdict=Verdict.ACCEPT if is_strictly_better(candidate, baseline) else Verdict.REJECT,
+        verdict=Verdict.ACCEPT if candidate > baseline else Verdict.REJECT,
         why=f"validation mean {baseline:.3f} -> {candidate:.3f} over {len(measured)} tasks",
         baseline=baseline,
         candidate=candidate,

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent
 from skillopt_sleep.gate.account import Trial
-from skillopt_sleep.gate.pairs import PairedPlan, PairRow, measure_pairs, value_of
+from skillopt_sleep.gate.pairs import PairedPlan, PairRow, value_of
 from skillopt_sleep.gate.rule import (
     GO_ON_AT,
     Decision,
@@ -278,23 +278,6 @@ def decide_by_pairs(
     trial = RuleTrial(tasks, plan, before=before)
     run_rule_trials([trial], lambda wave: measure([(task, sample) for _, task, sample in wave]))
     return trial.conclude(measure)
-
-
-def run_paired_trial(
-    tasks: Sequence[TaskRecord],
-    baseline: Candidate,
-    candidate: Candidate,
-    models: Models,
-    plan: PairedPlan,
-    *,
-    before: Tally = Tally(),  # noqa: B008 - frozen
-) -> Trial:
-    """Try one candidate by pairs, with no other rule beside it, as ``decide_by_pairs`` does."""
-
-    def measure(pairs: Sequence[tuple[TaskRecord, int]]) -> list[PairRow]:
-        return measure_pairs(pairs, (baseline, candidate), models, plan)
-
-    return decide_by_pairs(tasks, measure, plan, before=before)
 
 
 def _draw_rounds(

@@ -22,7 +22,7 @@ from skillopt_sleep.model.rollout import ReplayResult, Score
 from skillopt_sleep.model.task import RubricReference, TaskRecord, require_reference
 from skillopt_sleep.prompts import render
 
-V = TypeVar("V")
+V = TypeVar("V", bound=Struct)
 
 LONGEST = 24_000
 """Maximum characters of an answer that are judged; a note replaces the middle of a longer answer."""

@@ -19,7 +19,7 @@ from msgspec import Struct
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import sha256
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Struct)
 
 ATTEMPTS = 64
 """Maximum number of places in a reply at which this module tries to read JSON; it bounds the time taken."""
@@ -33,6 +33,8 @@ _OPENING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*(?:["\[\]{\d-]|true|false|null))
 _MEANT = re.compile(r"""(?:\[\s*)?(?:\{\s*"|\[\s*")""")
 """Matches the start of a text that is meant as JSON: if it is damaged, whole JSON inside it is only a fragment."""
 _MARK = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
+_FIELD = r"""(?:["'\u2018\u201c](?:NAMES)["'\u2019\u201d]|[{\uff5b]\s*(?:NAMES))\s*[:\uff1a]"""
+"""A pattern for a field, NAMES being its name, in some notation of an object: JSON, Python, or without quotes."""
 _COMMA = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 
 
@@ -93,16 +95,11 @@ def extract_only(text: str, wanted: type[T]) -> T:
         raise ValueError(problem or f"the reply has no JSON; its {len(text)} characters begin with {text[:60]!r}")
     ((verdict, start, end),) = found
     before, after = answered.removesuffix(part) + part[:start], part[end:]
-    if before.rpartition("\n")[2].lstrip().startswith(">") or _name_fields(wanted).search(f"{before}\n{after}"):
+    names = "|".join(re.escape(field.encode_name) for field in msgspec.structs.fields(wanted))
+    of_another = _FIELD.replace("NAMES", names)
+    if before.rpartition("\n")[2].lstrip().startswith(">") or re.search(of_another, f"{before}\n{after}"):
         raise ValueError("the reply has one object of the requested shape, which may be quoted from an answer")
     return verdict
-
-
-@functools.cache
-def _name_fields(wanted: type) -> re.Pattern[str]:
-    """Return a pattern for a field of the type in some notation of an object: JSON, Python, or without quotes."""
-    names = "|".join(re.escape(field.encode_name) for field in msgspec.structs.fields(wanted))
-    return re.compile(rf"""(?:["'\u2018\u201c](?:{names})["'\u2019\u201d]|[{{\uff5b]\s*(?:{names}))\s*[:\uff1a]""")
 
 
 def _drop_unopened_thought(text: str) -> str:

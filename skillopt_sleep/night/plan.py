@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import Refused
-from skillopt_sleep.gate.account import ALPHA, Account
+from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
-from skillopt_sleep.gate.rule import GateMode, threshold
+from skillopt_sleep.gate.rule import PROMISING, GateMode
 from skillopt_sleep.mining.digest import MAX_TOKENS
 from skillopt_sleep.mining.references import ProofStore
 from skillopt_sleep.model.call import Caps
@@ -70,7 +70,7 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
     """The largest size, in characters, of the managed block: the part of a document that this program writes."""
     memory_rules: int = 0
     """The most rules in the managed block of a memory file; with 0 no rule moves between memory and skill."""
-    k: int = threshold(ALPHA)
+    k: int = PROMISING
     """The score (wins minus twice the losses) from which a rule is shown as promising."""
     scope: str = "invoked"
     answered_by: tuple[str, str] = ("", "")

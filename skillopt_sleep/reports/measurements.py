@@ -304,8 +304,8 @@ class TryReport(Struct, frozen=True, kw_only=True):
 
 def describe_price(what: str, price: Expected, *, rules: int, requests: int, paid: int, cap: int) -> str:
     """Return a sentence on the calls that ``try`` will take on a file, ``what``, to be shown before the first call."""
-    each = "without its only rule" if rules == 1 else f"without each of its {rules:,} rules"
-    parts = f"as a whole and {each}" if rules else "as a whole"
+    one_by_one = "without its only rule" if rules == 1 else f"without each of its {rules:,} rules"
+    parts = f"as a whole and {one_by_one}" if rules else "as a whole"
     said = f"{what} {parts}, on {number(requests, 'different request')} of yours"
     said += f": {price.least:,} to {price.most:,} calls, most often about {price.usual:,}"
     said += f"; {paid:,} are paid already" if paid else ""

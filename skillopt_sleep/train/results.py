@@ -16,7 +16,6 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from skillopt_sleep.errors import ConfigError, SleepError, UsageError
-from skillopt_sleep.gate.rule import is_strictly_better
 from skillopt_sleep.model.rollout import GateMetric, Score, combine
 from skillopt_sleep.model.text import excerpt, suggest_name
 
@@ -249,9 +248,9 @@ def evaluate_gate(  # noqa: PLR0917  the signature that users of the reference c
     """
     score = select_gate_score(cand_hard, cand_soft, metric, mixed_weight)
     action: GateAction = "reject"
-    if is_strictly_better(score, current_score):
+    if score > current_score:
         action, current_skill, current_score = "accept", candidate_skill, score
-        if is_strictly_better(score, best_score):
+        if score > best_score:
             action, best_skill, best_score, best_step = "accept_new_best", candidate_skill, score, global_step
     return GateResult(
         action=action,

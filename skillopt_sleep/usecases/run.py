@@ -95,9 +95,9 @@ def run_aa_test(
     there are no tasks, ``NightRunning``, ``FatalBackend``, and ``BudgetSpent`` when not one pair could be paid for.
     """
     from skillopt_sleep.gate import noise
-    from skillopt_sleep.gate.pairs import PairedPlan
+    from skillopt_sleep.gate.pairs import PairedPlan, measure_pairs
     from skillopt_sleep.gate.tally import Tally
-    from skillopt_sleep.gate.trial import run_paired_trial
+    from skillopt_sleep.gate.trial import decide_by_pairs
     from skillopt_sleep.night.connection import probe
     from skillopt_sleep.night.outcome import list_base_replays
     from skillopt_sleep.storage.ledger import NightLedger
@@ -122,7 +122,8 @@ def run_aa_test(
                 first_sample=0,
                 apart=SAMPLE_OFFSET,
             )
-            trial = run_paired_trial(tasks, plan.baseline, plan.baseline, models, rules)
+            arms = (plan.baseline, plan.baseline)
+            trial = decide_by_pairs(tasks, lambda pairs: measure_pairs(pairs, arms, models, rules), rules)
     project = str(workspace.project)
     replays = list_base_replays(name, models.target.model, [("val", trial.baseline), ("val", trial.candidate)])
     workspace.trials.note(project, name, replays, trial.position)

@@ -133,16 +133,8 @@ def plan_try(
     night = plan_night(workspace, given)
     spans = find_rules(read_region(document)) if against is None else ()
     tasks = _choose_requests(workspace, night, limit)
-    content = [
-        night.project,
-        document.kind,
-        document.content,
-        other.content,
-        night.manner,
-        night.roles,
-        night.split.seed,
-    ]
-    name = f"try-{sha256(msgspec.json.encode(content))[:16]}"
+    files = [night.project, document.kind, document.content, other.content]
+    name = f"try-{sha256(msgspec.json.encode([*files, night.manner, night.roles, night.split.seed]))[:16]}"
     plan = TryPlan(
         name=name,
         document=document,
@@ -167,10 +159,8 @@ def run_try(workspace: Workspace, plan: TryPlan, progress: Progress | None = Non
     with lock_night(workspace.data_dir):
         check_disk(workspace.database, workspace.project)
         folder = make_own_folder(workspace.project, FOLDER, plan.name)
-        last = workspace.database.rows("SELECT MAX(sitting) AS last FROM calls WHERE night = ?", (plan.name,))[0][
-            "last"
-        ]
-        ledger = NightLedger(workspace.database, night=plan.name, sitting=(last or 0) + 1)
+        (row,) = workspace.database.rows("SELECT MAX(sitting) AS last FROM calls WHERE night = ?", (plan.name,))
+        ledger = NightLedger(workspace.database, night=plan.name, sitting=(row["last"] or 0) + 1)
         kit = open_kit(workspace, plan.night, progress)
         with closing(kit.connect(ledger, recall_models(workspace))) as connection:
             probe(connection).require_ready()

@@ -27,14 +27,14 @@ from skillopt_sleep.errors import (
 from skillopt_sleep.gate.pairs import PairedPlan, PairRow
 from skillopt_sleep.gate.rule import Verdict, compare_scores, decide, exact_error, next_pairs
 from skillopt_sleep.gate.tally import Lost, Result, Tally
-from skillopt_sleep.gate.trial import decide_by_pairs, run_paired_trial
+from skillopt_sleep.gate.trial import decide_by_pairs
 from skillopt_sleep.judges.rubric import RubricJudge
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.optimizer.replay import Models
-from tests.fakes.pairs import add_results
+from tests.fakes.pairs import add_results, run_paired_trial
 
 RULE = "Say please."
 BASE = Candidate(documents=(Document(kind=DocumentKind.SKILL, path="SKILL.md", content=b"- Be brief.\n", whole=True),))

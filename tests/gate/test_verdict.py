@@ -16,7 +16,6 @@ from skillopt_sleep.gate.pairs import PairedPlan
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.gate.tally import Tally
-from skillopt_sleep.gate.trial import run_paired_trial
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.judges.rubric import RubricJudge
 from skillopt_sleep.model.call import Health
@@ -45,6 +44,7 @@ from skillopt_sleep.usecases.run import run_night
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.ask import ScriptedAsk
 from tests.fakes.home import make_person
+from tests.fakes.pairs import run_paired_trial
 
 JUDGES = {"checks": ChecksJudge(), "rubric": RubricJudge()}
 RULE = "Say please before anything else."

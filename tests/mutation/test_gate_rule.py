@@ -16,7 +16,6 @@ from skillopt_sleep.gate.rule import (
     Verdict,
     decide_strict,
     is_enough_measured,
-    is_strictly_better,
 )
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
@@ -69,12 +68,6 @@ def test_strict_rule_with_too_few_measured_pairs():
 def test_enough_measured(measured, planned, enough):
     """Four fifths are enough; none at all never is."""
     assert is_enough_measured(measured, planned) is enough
-
-
-def test_tie_is_not_strictly_better():
-    """A tie keeps what there is."""
-    assert not is_strictly_better(0.5, 0.5)
-    assert is_strictly_better(0.51, 0.5)
 
 
 RULE = EditRecord(id="e", op=EditOp.APPEND, document=DocumentKind.SKILL, text="Say please.")

@@ -15,7 +15,6 @@ from skillopt_sleep.gate.trial import (
     CONFIRMING,
     RuleTrial,
     decide_by_pairs,
-    run_paired_trial,
     run_rule_trials,
     run_strict_trial,
 )
@@ -24,6 +23,7 @@ from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.rollout import Ending, GateMetric, ReplayMode, ReplayResult, Score, Trajectory
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.optimizer.replay import Manner, Models
+from tests.fakes.pairs import run_paired_trial
 
 
 def make_candidate(text):

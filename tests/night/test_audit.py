@@ -12,7 +12,6 @@ from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, UsageError
 from skillopt_sleep.gate.account import Arm, Position
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.gate.tally import Result
-from skillopt_sleep.gate.trial import run_paired_trial
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.usecases.plan import plan_night
@@ -21,6 +20,7 @@ from skillopt_sleep.usecases.status import read_status
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.ask import ScriptedAsk
 from tests.fakes.home import make_person
+from tests.fakes.pairs import run_paired_trial
 from tests.gate.test_verdict import BASE, BETTER, models, outcome_of, paired, polite, recording, val_tasks
 
 
