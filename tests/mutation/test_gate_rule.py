@@ -125,14 +125,24 @@ def test_scores_that_the_documentation_names():
 @pytest.mark.parametrize(
     ("own", "others", "tally", "clause"),
     [
-        ((1, 1), ("a",), {"ties": 1}, "followed where you said it; worse at none of 1 other request"),
+        (
+            (1, 1),
+            ("a",),
+            {"ties": 1},
+            "followed where you said it; no worse at the 1 request that it was tried on",
+        ),
         (
             (2, 2),
             ("a", "b"),
             {"ties": 2},
-            "followed at all 2 requests where you said it; worse at none of 2 other requests",
+            "followed at all 2 requests where you said it; no worse at any of the 2 requests that it was tried on",
         ),
-        ((1, 1), (), {"wins": 1}, "followed where you said it; worse at none of 1 other request"),
+        (
+            (1, 1),
+            (),
+            {"wins": 1},
+            "followed where you said it; no worse at the 1 request that it was tried on",
+        ),
         ((2, 0), ("a",), {"ties": 1}, ""),
         ((2, 1), ("a",), {"ties": 1}, ""),
         ((0, 0), ("a",), {"ties": 1}, ""),
@@ -143,7 +153,7 @@ def test_scores_that_the_documentation_names():
 def test_clause_on_what_you_said(own, others, tally, clause):
     """Always followed where it was said, and tried elsewhere without a loss; else nothing is claimed."""
     life = replace(make_pending(**tally), own=own, tasks=others, wished=True)
-    assert life.you_said_so == clause
+    assert life.you_said_so == clause + " but not written from" * bool(clause)
     assert replace(life, wished=False).you_said_so == ""
     assert life.awaits_sources is (own == (0, 0))
 

@@ -50,7 +50,7 @@ def test_folder_for_a_piece_of_work_is_empty(tmp_path):
             assert list(Path(folder.empty_folder("work/1")).iterdir()) == []
             path.rmdir()
         (tmp_path / "run" / "work" / "file").touch()
-        with pytest.raises(DiskError, match="cannot empty"):
+        with pytest.raises(DiskError, match="cannot delete the content"):
             folder.empty_folder("work/file/2")
     assert (tmp_path / "kept" / "mine").exists()
 
