@@ -364,14 +364,15 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
         raise UsageError(f"no nights are scheduled in {workspace.data_dir}; use `skillopt-sleep schedule`")
     with open_log(workspace.data_dir, sys.stderr) as say:
         night = NightProcess(start_command(), workspace.env, workspace.data_dir, say)
+        attempts = AnnouncingAttempts(workspace)
         world = World(
             schedule=schedule,
-            attempts=AnnouncingAttempts(workspace),
+            attempts=attempts,
             run_night=night,
             clock=workspace.clock,
             zone=find_system_zone,
             find_obstacle=lambda found: _find_obstacle(workspace, found),
-            log=say,
+            log=lambda line: attempts.log(line, say),
             publish=DaemonStatus(workspace.data_dir, workspace.clock.now(), once=once),
             read_last_words=lambda: night.last_words,
         )

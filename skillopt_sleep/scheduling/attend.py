@@ -27,6 +27,8 @@ from skillopt_sleep.scheduling.due import (
 
 STOPPED = 143
 """Exit code that is recorded for a night which this program stopped, in place of the night's own."""
+CANNOT = "no night can run now"
+"""How the log begins to say that nothing works at present, as on a full disk."""
 BUSY = "another night is running"
 """Why a night that is due has not begun, as the log and `status` say it: another night is running."""
 
@@ -117,7 +119,7 @@ class Attendant:
             self._world.publish(self.find_wake_time(self._world.clock.now()), "", reason)
             line = f"a night is due and waits: {reason}" if reason else ""
         except (SleepError, OSError) as error:
-            line = f"no night can run now (trying again in a minute): {error}"
+            line = f"{CANNOT} (trying again in a minute): {error}"
         if line and line != self._last_line:
             self._world.log(line)
         self._last_line = line

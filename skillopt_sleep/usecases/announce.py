@@ -15,7 +15,7 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -31,7 +31,7 @@ from skillopt_sleep.model.text import sha256
 from skillopt_sleep.night.report import NightState
 from skillopt_sleep.reports.headline import summarize_night
 from skillopt_sleep.reports.status import Failure, describe_exit
-from skillopt_sleep.scheduling.attend import BUSY
+from skillopt_sleep.scheduling.attend import BUSY, CANNOT
 from skillopt_sleep.scheduling.due import (
     INTERRUPTED_CODES,
     MOST_STARTS,
@@ -288,16 +288,22 @@ class AnnouncingAttempts(AttemptStore):
         if attempt.code:
             self._draw_pages(attempt.project)
 
-    def _draw_pages(self, project: str) -> None:
-        """Tell what happened on the project's page, too, or on those of the other projects when its folder is gone."""
+    def log(self, line: str, say: Callable[[str], None]) -> None:
+        """Log a line of the daemon; if it says why no night can run, show it on the page of each scheduled project."""
+        say(line)
+        if line.startswith(CANNOT):
+            self._draw_pages("", line)
+
+    def _draw_pages(self, project: str, trouble: str = "") -> None:
+        """Tell what happened on the project's page, too; without such a folder, on the pages of all scheduled ones."""
         from skillopt_sleep.usecases.status import write_pages
 
-        others = (entry.project for entry in getattr(load_schedule(self._workspace.data_dir), "projects", ()))
-        for name in [project] if Path(project).is_dir() else filter(os.path.isdir, others):
+        scheduled = (entry.project for entry in getattr(load_schedule(self._workspace.data_dir), "projects", ()))
+        for name in [project] if project and Path(project).is_dir() else filter(os.path.isdir, scheduled):
             workspace = dataclasses.replace(self._workspace, project=Path(name), origins={"data_dir": "flag"})
             try:
-                with contextlib.closing(workspace.database):
-                    write_pages(workspace)
+                with contextlib.closing((workspace := workspace.open_for_looking()).database):
+                    write_pages(workspace, trouble=trouble)
             except Exception as error:  # noqa: BLE001  the page is one of four places; the night must go on
                 self._workspace.notify(f"the page of {name} was not brought up to date: {error}")
 

@@ -78,7 +78,7 @@ def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
     return found
 
 
-def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
+def write_pages(workspace: Workspace, wanted: str | None = None, *, trouble: str = "") -> Path:
     """Write the page on all nights, and the pages of the latest nights that changed; return the wanted page's path.
 
     A page stays as it was if the answers that it shows were deleted since. Raises ``Refused`` when the project folder
@@ -123,7 +123,10 @@ def write_pages(workspace: Workspace, wanted: str | None = None) -> Path:
         asked=asked,
         statuses=statuses,
         pages=pages,
-        troubles=tuple(list_troubles(find_failure(workspace, project), read_outlook(workspace, reports))),
+        troubles=(
+            *filter(None, [trouble]),
+            *list_troubles(find_failure(workspace, project), read_outlook(workspace, reports)),
+        ),
     )
     index = make_own_folder(workspace.project) / INDEX
     write_atomic(index, render_index(_redact_view(workspace, history), options=options).encode(), durable=False)

@@ -353,7 +353,7 @@ def test_full_disk(mira, tmp_path):
             while True:
                 file.write(b"x" * 4096)
         with mira.waiting_night("no night can run now"):
-            for page in (mira.look("status"), mira.look("doctor")):
+            for page in (mira.look("status"), mira.look("doctor"), mira.page):
                 assert "disk" in page
                 assert "full" in page
         assert "no night has begun since" in show_in_four_days(mira, tmp_path)
@@ -371,5 +371,6 @@ def test_data_folder_that_cannot_be_written(mira, tmp_path):
         assert done.returncode == 7
         assert str(mira.data) in done.stderr
         assert str(mira.data) in mira.look("doctor")
+        assert str(mira.data) in mira.page
         assert "accepted" in mira.look("status") or "waits" in mira.look("status")
         assert "no night has begun since" in show_in_four_days(mira, tmp_path)
