@@ -94,15 +94,14 @@ def collect_insights(workspace: Workspace) -> Insights:
     from skillopt_sleep.mining.insights import Insights
 
     looking = workspace.open_for_looking()
-    if not _has_news(looking):
-        inbox = looking.inbox
-        stored = inbox.load_insights(workspace.scope, workspace.settings.source, _name_state(looking))
-        with suppress(msgspec.DecodeError):
-            if stored is not None:
-                return msgspec.json.decode(stored, type=Insights)
-    workspace = workspace.make_dry_run()
-    file_sessions(workspace)
-    return _find_insights(workspace)
+    if _has_news(looking):
+        looking = workspace.make_dry_run()
+        file_sessions(looking)
+        return _find_insights(looking)
+    stored = looking.inbox.load_insights(workspace.scope, workspace.settings.source, _name_state(looking))
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(stored or b"", type=Insights)
+    return _find_insights(looking)
 
 
 def keep_insights(workspace: Workspace) -> None:
