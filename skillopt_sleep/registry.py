@@ -147,8 +147,8 @@ def require_options(kind: Kind, name: str, options: Iterable[str]) -> frozenset[
 def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -> object:
     """Create the source, backend or judge with this name from its options in the settings.
 
-    ``given`` holds values that the user does not set, such as the environment and the model; a class without such a
-    field does not get them. Raises ``SettingsError``, naming the option, for an unknown option or an unusable value.
+    ``given`` holds values that the user does not set, such as the environment and the model; a value is left out if the
+    class has no field of its name. Raises ``SettingsError``, naming the option, for an unknown or unusable option.
     """
     adapter = find_class(kind, name)
     fields = require_options(kind, name, options)

@@ -104,7 +104,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_usd: Amount = 2.0
     max_minutes: Amount = 60.0
     max_calls_day: CountOrNone = 0
-    """Maximum model calls of all projects together from noon to noon; 0: no cap. Likewise for tokens and dollars."""
+    """Maximum model calls of all projects from noon to noon (0: no cap), like ``max_tokens_day``, ``max_usd_day``."""
     max_tokens_day: CountOrNone = 0
     max_usd_day: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     workers: Count = 4

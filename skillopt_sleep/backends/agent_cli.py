@@ -49,7 +49,7 @@ class AgentCli(ABC):
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables of this process; the CLI is started with a selection of them."""
     record: str = field(default="", repr=False)
-    """Folder with the list of running children, which a later command ends if this process is killed; "": no list."""
+    """Folder with a list of running children, so that a later command can end them after a kill; "": no list."""
     _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -51,7 +51,7 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     temp: WithoutNul = ""
     """The folder, such as /tmp, in which the process that writes the file makes its temporary folders."""
     kind: str = ""
-    """What else to clean up: "login", a login file to move back; "temp", one more folder of temporary folders."""
+    """What else to clean up: "login", a login file to move back; "temp", another folder with temporary folders."""
     paths: tuple[WithoutNul, ...] = ()
     """For "login", the link and the user's login file that it points to; for "temp", the folder."""
 
@@ -146,8 +146,8 @@ def open_child_registry(folder: str) -> ChildRegistry:
 def reap(folder: Path, prefix: str) -> Reaped:
     """End the child processes of earlier runs of this program that were killed, and remove their temporary folders.
 
-    ``folder`` contains the files that list the children. A folder is removed if its name is ``prefix`` and a mark that
-    is in such a file. This raises no error: it renames and reports files that it cannot handle.
+    ``folder`` contains the files that list the children. A folder is removed if its name begins with ``prefix`` and
+    a mark from such a file. This raises no error: it renames and reports files that it cannot handle.
     """
     try:
         with os.scandir(folder) as entries:
@@ -281,7 +281,7 @@ def _find_alive(note: Note) -> psutil.Process | None:
 
 
 def _find_marked(is_ours: Callable[[str], bool]) -> list[psutil.Process]:
-    """Return all processes of this user whose variable ``MARK`` satisfies ``is_ours``, except this one."""
+    """Return all processes of this user, except the current one, whose variable ``MARK`` satisfies ``is_ours``."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

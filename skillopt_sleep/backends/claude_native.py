@@ -61,7 +61,7 @@ NATIVE_QUIET = QUIET | {
 }
 ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-persistence")
 FILE_TOOLS, SHELL_TOOLS = "Skill,Read,Edit,Write", ",Glob,Grep,Bash"
-"""Tools of every native replay, for files in the workspace; and those that it gets only when there is a sandbox."""
+"""Tools of every native replay, which work on files; and tools that a replay gets only when there is a sandbox."""
 RECORDED = "recorded.jsonl"
 """Name of the file with the recorded session that the CLI resumes. It is in the throwaway folder.
 

@@ -31,9 +31,9 @@ LOCAL_ADDRESS = "CODEX_OSS_BASE_URL"
 RETRIES = "request_max_retries=0,stream_max_retries=1"
 """Settings that let Codex retry a stream once: only a CLI that retries reports how long the provider asks to wait."""
 USER_TABLE_SETTINGS = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
-"""Settings forced on all entries of two tables of the user's: MCP servers are off, model providers retry once."""
+"""Settings forced on every entry of two of the user's tables: MCP servers are off, model providers retry once."""
 PROVIDER = "skillopt-sleep"
-"""Name of our own definition of the built-in provider, because Codex makes up to 30 retries at the original one.
+"""Name under which we define Codex's built-in provider again, because with the original it makes up to 30 retries.
 
 Without an address it uses OpenAI's: that of the API or of ChatGPT, depending on the login.
 """
@@ -208,7 +208,7 @@ def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
 
 
 def find_unused_provider(users: Mapping[str, Json]) -> str:
-    """Return the provider or address named in the user's config.toml; "" when it names none but OpenAI."""
+    """Return the provider or address, other than OpenAI's, that the user's config.toml names; "" if it names none."""
     name = choose_provider(users)
     return name if name != OPENAI else str(users.get("openai_base_url") or "")
 

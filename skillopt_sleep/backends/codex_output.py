@@ -240,7 +240,7 @@ def read_trajectory(
     deadline: float,
     out_of_turns: bool = False,
 ) -> Trajectory:
-    """Return what the agent did, by Codex's output and record; raises as ``read_turn`` does when the run failed."""
+    """Return what the agent did according to Codex's output and record; raises as ``read_turn`` if the run failed."""
     events = decode_lines(ended.stdout.split("\n"), _Event)
     items = [event.item for event in events if event.type == "item.completed" and event.item]
     answers = [item.text for item in items if item.type == "agent_message" and item.text]

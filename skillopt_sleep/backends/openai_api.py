@@ -71,7 +71,7 @@ FILTERED = "The provider's content filter refused to let this be answered."
 TEXT_PARTS = frozenset({"text", "output_text", "refusal"})
 """Types of the parts of an answer that hold the model's words; other parts are thoughts, pictures or tool calls."""
 CUT_OFF = frozenset({"length", "max_output_tokens"})
-"""Reasons that an API states for the end of an answer when the answer reached its length limit."""
+"""Values by which an API says that an answer ended because it reached its length limit."""
 LIMITS: dict[Api, tuple[str, str]] = {
     "chat": ("max_completion_tokens", "max_tokens"),
     "responses": ("max_output_tokens", "max_output_tokens"),
@@ -176,7 +176,7 @@ def _connect(at: Address, max_bytes: int) -> AsyncOpenAI:
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # noqa: PLC0415  half a second that only its users wait
 
     class BoundedClient(DefaultAsyncHttpxClient):
-        """An HTTP client that follows no redirect and stops reading a body after ``max_bytes``, even when unpacked."""
+        """An HTTP client that follows no redirect and reads at most ``max_bytes`` of a body, packed or unpacked."""
 
         async def send(self, request: Any, **options: Any) -> Any:  # noqa: ANN401  httpx or its successor
             options |= {"stream": True, "follow_redirects": False}

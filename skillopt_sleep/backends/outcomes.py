@@ -92,7 +92,7 @@ _RESET = re.compile(r"(?:resets?|try again) (?:at |on )?((?!in |later)[^.()]{2,4
 
 
 async def read_bounded(response: Any, max_bytes: int) -> bytes:  # noqa: ANN401  a response of httpx or its successor
-    """Read and unpack an HTTP body. Raises ``TooLong`` above ``max_bytes``, ``BadReply`` for another form than gzip."""
+    """Read an HTTP body, plain or gzip. Raises ``TooLong`` above ``max_bytes``, ``BadReply`` for other compressions."""
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
@@ -155,7 +155,7 @@ def classify_failure(
 ) -> BackendError:
     """Return the error that a failure means, judging by its HTTP status, if known, and the provider's words.
 
-    ``retry_after`` is in seconds. When it or the status is None, it is looked for in the words. A wait longer than
+    ``retry_after`` is a wait in seconds. A wait or status that is None is looked for in the words. A wait longer than
     ``LONGEST_WAIT`` counts as a spent quota, whatever the provider calls it.
     """
     if status is None and (found := _STATUS.search(words)):

@@ -73,7 +73,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 class Children:
     """The child processes of one backend. Safe for several threads.
 
-    ``record`` is the folder with a list of them, which the next command ends if this process is killed; "": no list.
+    ``record`` is the folder with a list of them, by which the next command can end them after a kill; "": no list.
     """
 
     def __init__(self, record: str = "") -> None:

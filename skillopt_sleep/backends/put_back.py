@@ -39,12 +39,12 @@ LARGEST = 512 * 2**20
 OPAQUE = frozenset({"data", "encrypted_content", "image_url", "signature"})
 """Keys of signed, encrypted or encoded values, which a provider accepts only unchanged: their text is not searched."""
 THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
-"""Types of the blocks that hold a model's reasoning, which are signed or encrypted as a whole."""
+"""Types of the blocks that hold a model's reasoning. Such a block is signed or encrypted as a whole."""
 NAMING = frozenset({"name", "key", "header", "variable"})
 """Fields that name what another field holds: "name" in ``{"name": "DB_PASSWORD", "value": "…"}`` reveals a secret."""
 HIDDEN = "[redacted]"
 SHALLOW = 3
-"""Minimum number of parts of a recorded path that is replaced by the workspace's: "/home" may mean something else."""
+"""A recorded path with fewer parts is not replaced by the workspace's path: "/home" may mean something else."""
 SHOWN = 5
 """Maximum number of file names in a note about what the copy lacks."""
 PART = 1500
@@ -52,7 +52,7 @@ PART = 1500
 
 
 class Edit(Struct, frozen=True, kw_only=True):
-    """An edit of the file ``path``, made in the recorded session before the cut at the time ``at``."""
+    """An edit of the file ``path`` at the time ``at``, made in the recorded session before the cut."""
 
     path: str
     at: str

@@ -42,7 +42,7 @@ for family, address in ((socket.AF_INET, ("127.0.0.1", int(sys.argv[1]))), (geta
     except OSError:
         pass
 """
-"""Script that tests a sandbox from inside: it tries to write in and outside of its folder, and to reach two sockets."""
+"""Script that tests a sandbox from inside: it tries to write inside and outside its folder and to reach two sockets."""
 
 FAMILIES = (2, 10, 16)
 """Numbers of the kinds of sockets that a command may open: IPv4, IPv6, and netlink (questions about the network)."""

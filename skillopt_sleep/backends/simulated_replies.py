@@ -197,7 +197,7 @@ def mine_sessions(world: World, text: str) -> dict[str, Json]:
 
 
 def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Propose edits that append the rules which the agent broke according to the prompt, as many as it allows."""
+    """Propose edits that append the rules which the agent broke in the prompt; the prompt limits their number."""
     document = found["kind"].casefold() if (found := DOCUMENT.search(text)) else "skill"
     evidence: Mapping[str, list[Passage]] = {
         rule.text: seen for rule in world.rules if (seen := _find_evidence(world, rule, text))

@@ -68,7 +68,7 @@ def rank_edits(text: str) -> dict[str, Json]:
 
 
 def write_guidance(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Write guidance: what the last guidance said, then rules that the cases show broken and the document lacks."""
+    """Write guidance: the last guidance, then the rules that were broken in the cases and are not in the document."""
     before = [fold(passage.words) for passage in find_tagged(text, "guidance")]
     lines = dict.fromkeys(rule.text for rule in world.rules for words in before if fold(rule.text) in words)
     document = fold("\n".join(passage.words for passage in find_tagged(text, "document")))

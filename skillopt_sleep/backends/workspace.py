@@ -40,7 +40,7 @@ HARMLESS_KEYS = (
 """Keys of frontmatter that only describe a text; others are removed, as they can add hooks, permissions or servers."""
 _FRONTMATTER = re.compile(rb"\A---[ \t]*\n(?P<head>.*?\n)??---[ \t]*(?:\n|\Z)", re.DOTALL)
 _OTHER_BREAKS = re.compile(rb"\r|\xc2\x85|\xe2\x80[\xa8\xa9]")
-"""Matches line breaks that some YAML readers know and this module does not, so that a hidden key could slip through."""
+"""Matches line breaks that some YAML readers know and this module does not, and that could therefore hide a key."""
 _HARMLESS_LINE = re.compile(rf"(?:{'|'.join(HARMLESS_KEYS)})[ \t]*:".encode())
 
 

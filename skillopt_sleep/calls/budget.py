@@ -95,7 +95,7 @@ class _CallKind:
         return self._answered and self._usd == 0.0
 
     def estimate(self, prompt: Prompt, *, usual_usd: float) -> Need:
-        """Return what one more call is expected to take; ``usual_usd`` is its price while none is known."""
+        """Return what one more call is expected to take; ``usual_usd`` is the price to assume if none is known."""
         sent = _count_sent(prompt)
         least = sent + max(self._beyond_prompt, EXPECTED_OUTPUT_TOKENS)
         reserved = least

@@ -178,7 +178,7 @@ def _read_json(text: str, path: Path) -> list[Item]:
 def _read_csv(text: str, path: Path) -> Iterable[Item]:
     """Yield the rows below the header as items; a cell with JSON, such as ["a", "b"], becomes a list or object.
 
-    Commas, semicolons or tabs separate columns, as spreadsheets write all three: those of which the header has most.
+    The separator of columns is a comma, semicolon or tab, as spreadsheets differ: whichever the header has most often.
     """
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)

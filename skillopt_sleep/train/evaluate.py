@@ -64,7 +64,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     measured: int
     attempts: int
     wins: int = 0
-    """Number of items on which this skill beat the first skill with the same target; ``losses``: lost to it."""
+    """Number of items on which this skill beat the first one with the same target; ``losses``: on which it lost."""
     losses: int = 0
     by_type: dict[str, float] = {}
     """The mean ``hard`` score, by task type."""

@@ -119,7 +119,7 @@ CONTROL: Mapping[str, Table] = {
     "autonomous": {"lr_scheduler": "autonomous"},
     "none": {"use_edit_budget": False},
 }
-"""For each ``lr_control_mode`` (the reference implementation's control of the edit budget), our settings that do it."""
+"""For each ``lr_control_mode`` (how the reference implementation sets the edit budget), our settings to that effect."""
 ONLY_OPENAI = ("base_url", "api_version")
 """Options that only the ``openai`` backend has."""
 

@@ -278,7 +278,7 @@ def group_by_item(results: Iterable[RolloutResult]) -> Mapping[str, list[Rollout
 
 
 def read_score(value: object, what: str) -> float:
-    """Return a score as a number from 0 to 1. Raises ``UsageError`` about ``what``, such as "item 'q1': hard"."""
+    """Return a score as a number from 0 to 1. Raises ``UsageError`` that names it ``what``, e.g. "item 'q1': hard"."""
     try:
         number = float(value)  # type: ignore[arg-type]  # numpy numbers and booleans are numbers too
     except (TypeError, ValueError):
@@ -300,7 +300,7 @@ def report_mistakes(culprit: str, item: Mapping[str, Any] | None = None) -> Iter
 
 
 def make_environment_error(culprit: str, error: BaseException, item: Mapping[str, Any] | None = None) -> UsageError:
-    """Return a one-line error for an exception of the user's own code, called ``culprit``, perhaps at one item."""
+    """Return a one-line error that names ``culprit`` (the user's code that failed) and, if given, the item."""
     message, where = excerpt(str(error), 160), f" on item {str(item.get('id'))!r}" if item else ""
     return UsageError(f"{culprit} raised {type(error).__name__}{where}: {message or 'no message'}")
 

@@ -191,7 +191,7 @@ class Artefacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """Identifies one attempt at items under a skill; a finished one with the same values is read from the database."""
+    """Identifies one attempt at items under a skill; the results of a finished attempt with equal values are reused."""
 
     phase: str
     """Stage of the run to which the calls of the attempt are charged, such as "rollout"."""

@@ -38,7 +38,7 @@ RARE = 4
 CONTAINED = 5
 """Minimum number of words of a question that counts as a repeat because a longer question contains it."""
 MOST_OF = 0.6
-"""Minimum share (0 to 1) of a longer question that a question in it makes up, to count as a repeat."""
+"""A question inside a longer one is a repeat if it makes up at least this share (0 to 1) of the longer one."""
 
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/=<>%^]")
@@ -167,7 +167,7 @@ def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
 
 
 def get_notes(env: object) -> tuple[str, ...]:
-    """Return what an environment has to tell about its data, such as which items were left out."""
+    """Return an environment's notes about its data, such as which items were left out."""
     return tuple(map(str, getattr(env, "notes", ()) or ()))
 
 

@@ -250,7 +250,7 @@ class EnvAdapter(ABC):
         self._cfg = dict(cfg)
 
     def get_dataloader(self) -> BaseDataLoader | None:
-        """Return what plans this environment's batches, or None if the environment needs no loader."""
+        """Return the loader that plans this environment's batches, or None if the environment needs none."""
         return None
 
     def requires_ray(self) -> bool:

@@ -334,7 +334,7 @@ def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
 
 
 def _get_items(payload: object) -> list[Item] | None:
-    """Return the items that a batch holds; None unless all are dicts with an id (a simulator's batch has none)."""
+    """Return the items that a batch holds; None if any is not a dict with an id, as in a simulator's batch."""
     if not isinstance(payload, list | tuple):
         return None
     items = [item for item in payload if isinstance(item, dict) and item.get("id") is not None]

@@ -87,7 +87,7 @@ chat_optimizer, chat_optimizer_messages = _make_chat("optimizer"), _make_chat_me
 def load_prompt(name: str, env: str | None = None) -> str:
     """Return the text of a prompt: ``prompts/NAME.md`` beside the calling file if ``env`` is given, else one of ours.
 
-    Of this program's own prompts, only the system part is returned. Raises ``FileNotFoundError`` naming the places.
+    Of this program's own prompts, only the system part is returned. Raises ``FileNotFoundError`` if there is none.
     """
     places = []
     if env:

@@ -1,4 +1,4 @@
-"""The functions of the reference implementation that propose edits, for adapters that call them by themselves.
+"""The functions of the reference implementation that propose edits, for adapters that call these functions directly.
 
 This program's model calls do the work; they see the adapter's results and ``predictions/ID/conversation.json``.
 """

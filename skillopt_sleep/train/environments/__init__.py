@@ -235,7 +235,7 @@ def _is_in_package(path: Path) -> bool:
 
 
 def _import_from_package(path: Path) -> ModuleType:
-    """Import a file as a module of the package that its folder is; first forget another folder of the same name."""
+    """Import a file as a module of a package; its folder is the package. Another folder of that name is forgotten."""
     package = f"{ENVIRONMENTS}.{path.parent.name}"
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
         del sys.modules[name]

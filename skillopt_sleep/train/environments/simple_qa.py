@@ -31,7 +31,7 @@ from skillopt_sleep.train.splits import (
 Scorer: TypeAlias = Callable[[str, Item], float | tuple[float, float]]
 """A function that scores an answer to an item: it returns (hard, soft), or soft alone; hard is then soft >= pass_at."""
 WRONG = "I do not know."
-"""A wrong answer on which every scoring function is tried before the run, to find its mistakes for free."""
+"""A wrong answer on which every scoring function is tried before the run, to find mistakes in the function for free."""
 
 
 class SimpleQAEnv(SkillEnv):
@@ -133,7 +133,7 @@ class SimpleQAEnv(SkillEnv):
         )
 
     def _score(self, text: str, item: Item) -> tuple[float, float, str]:
-        """Return hard score, soft score, and in words why the answer got them."""
+        """Return hard score, soft score and a text that says why the answer got them."""
         if not callable(self._scoring):
             score = score_answer(text, self._make_expected(item))
             return score.hard, score.soft, score.rationale
@@ -202,7 +202,7 @@ def _check_answers(item: Item) -> None:
 
 
 def _suggest_field(name: str, item: Item) -> str:
-    """Return words on which field of an item may be meant by ``name``, or on all that it has, if none is similar."""
+    """Return a hint for a message: the field of an item that is most similar to ``name``, or else all its fields."""
     given = [str(field) for field, value in item.items() if value not in (None, "", [])]
     return suggest_name(name, given) or f"; it has only {', '.join(given)}"
 
