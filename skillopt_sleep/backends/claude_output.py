@@ -167,7 +167,7 @@ def read_announced_wait(printed: str) -> float:
 
 
 def is_retrying(printed: str) -> bool:
-    """Return whether the CLI is about to retry a request, by the last line that it has printed."""
+    """Return whether the CLI is about to retry a request, according to the last line that it printed."""
     return _find_pending_retry(printed) is not None
 
 

@@ -133,12 +133,12 @@ def read_announced_wait(printed: str) -> float:
 
 
 def is_running_tool(printed: str) -> bool:
-    """Return whether the agent is still waiting for a command, by the last event printed."""
+    """Return whether the agent is still waiting for a command, according to the last event printed."""
     return '"type":"item.started"' in _find_last_event(printed)
 
 
 def is_retrying(printed: str) -> bool:
-    """Return whether Codex is about to retry a request, by the last event printed."""
+    """Return whether Codex is about to retry a request, according to the last event printed."""
     return _find_last_event(printed).startswith('{"type":"error","message":"Reconnecting')
 
 

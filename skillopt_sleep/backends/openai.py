@@ -102,7 +102,7 @@ class OpenAIBackend:
 
     @property
     def provider(self) -> str:
-        """The provider that receives the prompts: "openai", "anthropic" or another host; "" means this machine."""
+        """The receiver of the prompts: "openai", "anthropic" or the name of another host; "" means this machine."""
         return identify_provider(self._url())
 
     @property

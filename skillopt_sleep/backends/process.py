@@ -85,7 +85,7 @@ class Children:
 
     @contextlib.contextmanager
     def open_folder(self) -> Iterator[Path]:
-        """Yield an empty folder and remove it afterwards, or by the next command after a kill. Raises ``DiskError``."""
+        """Yield an empty folder and remove it afterwards; after a kill, the next command does. Raises ``DiskError``."""
         with self.registry.open(), make_temporary_folder(self.registry.mark) as folder:
             yield folder
 

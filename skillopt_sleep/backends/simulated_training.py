@@ -24,7 +24,7 @@ _REJECTED = re.compile(r"\breject", re.IGNORECASE)
 
 
 def rewrite_document(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Rewrite the document in the prompt by the edits, versions or failures shown there; by chance, rules get lost."""
+    """Rewrite the prompt's document to fit the edits, versions or failures shown with it; by chance, rules get lost."""
     lines = "\n".join(passage.words for passage in find_tagged(text, "document")).splitlines()
     kept = [
         line for line in lines if line != "(empty)" and not (LISTED.match(line) and luck("lose", line) < traits.lossy)

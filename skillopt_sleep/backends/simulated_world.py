@@ -36,7 +36,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
     """The rule as a good document would word it."""
     states: tuple[tuple[str, ...], ...]
-    """How to recognise the rule: a statement states it if it contains every phrase of one of these sets."""
+    """How to recognise the rule: a sentence states it if the sentence contains every phrase of one of these sets."""
     complaints: tuple[str, ...]
     """What the person says when the agent breaks the rule."""
     check: dict[str, Json] | None = None
