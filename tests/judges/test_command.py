@@ -44,5 +44,5 @@ def test_score(statuses, hard, soft, why):
 @pytest.mark.parametrize("reference", [RubricReference(rubric="x"), CommandReference(commands=())])
 def test_task_without_commands_is_refused(reference):
     """It names the task."""
-    with pytest.raises(UsageError, match=r"task t: .* but it has no command"):
+    with pytest.raises(UsageError, match=r"task t: .* (of the kind command, not rubric|but it has no command)"):
         CommandJudge().score(task(reference), ReplayResult(task_id="t", candidate="c"), nobody)

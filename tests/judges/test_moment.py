@@ -57,7 +57,7 @@ def test_a_check_decides_without_a_model() -> None:
 
 def test_a_move_that_does_not_come_to_the_decision() -> None:
     """It is no failure: there is no score, so the pair is missing."""
-    with pytest.raises(Undecided, match="did not reach the point"):
+    with pytest.raises(Undecided, match="has not come to the decision"):
         PLUGIN().score(CHECKED, replay("$ ls"), nobody)
     with pytest.raises(Undecided):
         PLUGIN().score_pair(CHECKED, replay("$ gofmt"), replay("$ ls"), nobody)

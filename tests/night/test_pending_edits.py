@@ -356,7 +356,7 @@ def test_cited_request_is_evidence_only_if_it_speaks_of_the_rule(said, k, source
         for refusal in step.reflection.refused
         if refusal.subject.startswith("edit")
     ]
-    assert refused == [name for name in ("train-0", "train-1") if name not in sources]
+    assert refused == [f"Write {name}, a brief line" for name in ("train-0", "train-1") if name not in sources]
 
 
 def test_proven_rule_that_waits_is_part_of_the_base():
