@@ -156,7 +156,7 @@ def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -
     try:
         made: object = msgspec.convert(values, adapter, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"[{kind}.{name}]: {error}") from None
+        raise SettingsError(f"[{kind}.{name}] cannot be used: {error}") from None
     except TypeError as error:  # a field of a type that msgspec does not know
         if name in _built_in(kind):
             raise

@@ -30,7 +30,7 @@ CLAUDE = AgentAdvice(
     name="claude",
     fixes={
         NotLoggedIn: "run `claude` and /login, or `claude auth login`",
-        ModelRefused: "name another one, with --target-model or --optimizer-model",
+        ModelRefused: "name another model with --target-model or --optimizer-model",
         TooOld: "run `claude update`",
         QuotaExhausted: "wait for the reset that /usage shows, or add credit",
     },

@@ -79,7 +79,7 @@ def select_chain(records: Sequence[Record], put_back: PutBack) -> list[Record]:
         raise NotPutBack(f"the session {put_back.path} cannot be resumed: its records have no uuid and parentUuid")
     line = next((number for number, record in enumerate(records) if record.get("uuid") == put_back.cut), None)
     if line is None:
-        raise NotPutBack(f"the session {put_back.path} has no record {put_back.cut}, before which it would resume")
+        raise NotPutBack(f"the session {put_back.path} has no record {put_back.cut}, before which to resume it")
     start = records[line]
     if put_back.kind is CutKind.DECISION and (message := _message_id(start)):
         # all of the message goes: its other calls were made together with this one

@@ -39,7 +39,7 @@ CODEX = AgentAdvice(
     fixes={
         NotLoggedIn: "run `codex login`; for a provider, key or keyring that config.toml names, set"
         " `use_user_config = true` in [backends.codex]",
-        ModelRefused: "name another one, with --target-model or --optimizer-model",
+        ModelRefused: "name another model with --target-model or --optimizer-model",
         TooOld: "run `npm install -g @openai/codex@latest`, or upgrade it the way it was installed",
         QuotaExhausted: "wait for the reset that /status shows, or add credit",
     },

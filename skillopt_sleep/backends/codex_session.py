@@ -114,7 +114,7 @@ def select_records(records: Sequence[Record], put_back: PutBack) -> list[Record]
     """
     line = int(put_back.cut) if put_back.cut.isdecimal() else 0
     if not 1 < line <= len(records):
-        raise NotPutBack(f"the session {put_back.path} cannot resume before line {put_back.cut} of {len(records)}")
+        raise NotPutBack(f"the session {put_back.path} cannot be resumed before line {put_back.cut} of {len(records)}")
     before = list(records[: line - 1])
     if put_back.kind is CutKind.DECISION or not _is_opening(records[line - 1]):
         while before and not _is_given(before[-1]):

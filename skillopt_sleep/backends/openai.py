@@ -120,7 +120,7 @@ class OpenAIBackend:
             self._require_model()
             answer = self._endpoint.get("/models", at=self._address(), seconds=min(PROBE_SECONDS, self.timeout))
         except (Overloaded, TimedOut) as error:
-            detail = f"{error}; start it, or name another one by `base_url` in [backends.openai]"
+            detail = f"{error}; start this service, or name another one by `base_url` in [backends.openai]"
             return Health(ready=False, detail=detail)
         except BackendError as error:
             logged_in = False if isinstance(error, NotLoggedIn) else None

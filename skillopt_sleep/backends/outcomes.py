@@ -130,7 +130,7 @@ def decode_json(content: str | bytes, kind: type[T]) -> T:
             raw = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], raw)
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, ValueError, OverflowError) as error:
-        raise BadReply(f"the text cannot be read as JSON ({excerpt(str(error), QUOTE_LENGTH)})") from None
+        raise BadReply(f"this JSON cannot be read: {excerpt(str(error), QUOTE_LENGTH)}") from None
     except RecursionError:
         raise BadReply("the JSON is nested too deeply to be read") from None
 

@@ -122,7 +122,7 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
             f" for the next night: {advice}"
         ) from (BadReply(mined.lost) if is_unreadable else None)
     if unmined := len(sessions) - len(done):
-        notes.append(f"{unmined} sessions could not be mined tonight ({mined.lost}); they wait in the inbox")
+        notes.append(f"{unmined} sessions gave no tasks tonight ({mined.lost}); they wait for the next night")
     if others := len(known) - len(wanted):
         notes.append(f"{others} tasks are not about the skill {skill!r}; they wait for a night without --target-skill")
     return SelectedTasks(

@@ -77,11 +77,11 @@ def score_answer(response: str, expected: Expected) -> Score:
 
 
 def find_flaw(expected: Expected) -> str:
-    """Return why no response could ever match this reference, e.g. "it has no answer to compare with"; "" if usable."""
+    """Return why no response could ever match this reference, such as that it has no answer; "" if usable."""
     if not any(answer.strip() for answer in expected.answers):
-        return "it has no answer to compare with"
+        return "the item has no answer to compare with"
     if expected.scoring is Scoring.CHOICE and not expected.choices:
-        return "a multiple choice needs choices"
+        return "a multiple-choice item needs choices"
     check = {Scoring.REGEX: _find_regex_flaw, Scoring.CHOICE: _find_choice_flaw, Scoring.NUMERIC: _find_number_flaw}
     if expected.scoring not in check:
         return ""

@@ -96,7 +96,7 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
     if epoch >= FIRST and run.config.use_meta_skill and not last:
         helped = any(note.outcome.startswith(ACCEPTED) for note in state.tried)
         idle = 0 if helped else _count_back(state.boundaries, "meta_skill", lambda row: row.get("helped") is False)
-        notes, why = state.notes, f"no step of the last {idle + 1} epochs was accepted, so they are written less often"
+        notes, why = state.notes, f"no step of the last {idle + 1} epochs was accepted, so notes are written less often"
         if is_due(idle):
             notes, why = write_notes(state.notes, state.tried, get_part(state.current_skill), run.optimizer)
         state = replace(state, notes=notes)

@@ -152,7 +152,7 @@ def read_recipe(path: Path, over: Mapping[str, Json], *, published: Mapping[str,
             _find_adapter(table, (Path(), path.parent, path.parent.parent))
         build_recipe(table)  # mistakes in the file itself are reported with its name
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path} cannot be used: {error}") from None
     return replace(build_recipe(_merge(table, over)), ignored=ignored)
 
 

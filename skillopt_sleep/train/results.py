@@ -106,7 +106,7 @@ class RolloutResult:
             if d.get(needed) is None:
                 what = f"the {needed} None" if needed in d else f"no {needed!r}, only {sorted(map(str, d))}"
                 near = "" if needed in d else suggest_name(needed, map(str, d))
-                raise ValueError(f"a rollout result has {what}{near}")
+                raise ValueError(f"a rollout result needs 'id' and 'hard', but has {what}{near}")
         if d.get("soft") is None and (near := suggest_name("soft", (str(key) for key in d if key != "soft"))):
             raise ValueError(f"a rollout result has no 'soft', only {sorted(map(str, d))}{near}")
         known = {item.name for item in fields(cls)} - {"extras", "given"}
@@ -186,7 +186,7 @@ def check_result(result: object, item: Mapping[str, Any] | None = None) -> Rollo
         try:
             result = RolloutResult.from_dict(result)
         except ValueError as error:
-            raise UsageError(f"{where}: {error}") from None
+            raise UsageError(f"{where}: this result cannot be used: {error}") from None
     if not isinstance(result, RolloutResult):
         raise UsageError(f"{where}: expected a RolloutResult, but the environment returned {excerpt(repr(result), 60)}")
     where = where if item else f"the rollout {result.id!r}"

@@ -247,7 +247,7 @@ def _find_night(
     what = "no edit is undecided" if undecided else "no proposal waits to be adopted"
     again = next((proposal for proposal in staging.proposals() if proposal.status is ProposalStatus.REVERTED), None)
     if again is not None and not undecided:
-        raise Refused(f"{what}; to adopt what you reverted last again: skillopt-sleep adopt {again.manifest.night}")
+        raise Refused(f"{what}; what you reverted last can be adopted: skillopt-sleep adopt {again.manifest.night}")
     raise Refused(f"{what}; `skillopt-sleep status` shows the last nights")
 
 

@@ -376,7 +376,7 @@ def test_probe_of_an_endpoint_where_nobody_is():
     health = backend.probe()
     assert (health.ready, health.logged_in) == (False, None)
     assert "http://127.0.0.1:9/v1 cannot be reached" in health.detail
-    assert "start it, or name another one by `base_url`" in health.detail
+    assert "start this service, or name another one by `base_url`" in health.detail
     backend.close()
 
 

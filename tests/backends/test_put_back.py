@@ -174,7 +174,7 @@ def test_session_that_cannot_be_cut_is_refused_with_the_reason(agent, tmp_path):
         ({"path": str(tmp_path / "fifo")}, "is not a regular file"),
         ({"path": str(tmp_path / "plain"), "cut": "2"}, "(have no uuid and parentUuid|has no session_meta)"),
         ({"path": str(tmp_path / "noise")}, "(have no uuid and parentUuid|has no session_meta)"),
-        ({"cut": "999"}, "has no record 999|cannot resume before line 999"),
+        ({"cut": "999"}, "has no record 999|cannot be resumed before line 999"),
     ]:
         with pytest.raises(NotPutBack, match=reason) as raised:
             cut(agent, msgspec.structs.replace(good, **changed))

@@ -228,7 +228,7 @@ def test_logged_out(mira):
 @pytest.mark.parametrize(
     ("answer", "cause", "remedy"),
     [
-        pytest.param(NO_MODEL, "refuses the model", "name another one", id="model refused"),
+        pytest.param(NO_MODEL, "refuses the model", "name another model", id="model refused"),
         pytest.param(UNREACHABLE, "cannot reach its service", "run again", id="network down"),
     ],
 )

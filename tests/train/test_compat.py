@@ -300,9 +300,9 @@ ROW = {"id": "a", "hard": 1, "soft": 1}
 MISTAKES = {
     "nothing": (None, "Bad.rollout returned None for 2 items; expected a list with a dict of id, hard and soft"),
     "no rows": ([], r"Bad.rollout returned \[\] for 2 items"),
-    "no id": ([{"hard": 1, "soft": 1}], "a rollout result has no 'id', only"),
-    "no hard": ([{"id": "a", "soft": 1}], "a rollout result has no 'hard', only"),
-    "hard is None": ([{"id": "a", "hard": None, "soft": 1}], "a rollout result has the hard None$"),
+    "no id": ([{"hard": 1, "soft": 1}], "result needs 'id' and 'hard', but has no 'id', only"),
+    "no hard": ([{"id": "a", "soft": 1}], "result needs 'id' and 'hard', but has no 'hard', only"),
+    "hard is None": ([{"id": "a", "hard": None, "soft": 1}], "result needs 'id' and 'hard', but has the hard None$"),
     "soft misspelt": ([{"id": "a", "hard": 1, "sotf": 1}], "no 'soft', only .*did you mean 'sotf'"),
     "soft below": ([ROW | {"soft": -1.0}], "the rollout 'a': soft is -1.0"),
     "NaN": ([ROW | {"soft": float("nan")}], "the rollout 'a': soft is nan"),

@@ -132,7 +132,10 @@ BAD_ITEMS = {
     "nearly a question": ({"id": "a", "qestion": "?", "answers": ["x"]}, "has no 'question'.*did you mean 'qestion'"),
     "no answers": ({"id": "a", "question": "?"}, "no 'answers' to compare the reply with; it has only id, question$"),
     "nearly answers": ({"id": "a", "question": "?", "awnsers": "x"}, "has no 'answers' .*; did you mean 'awnsers'"),
-    "bad pattern": ({"id": "a", "question": "?", "answers": "(", "scoring": "regex"}, "item 'a': .*not a regular expr"),
+    "bad pattern": (
+        {"id": "a", "question": "?", "answers": "(", "scoring": "regex"},
+        "item 'a' cannot be used: .*not a regular expr",
+    ),
     "bad scoring": (
         {"id": "a", "question": "?", "answers": "x", "scoring": "exat"},
         "item 'a': scoring is 'exat'.*exact",
@@ -143,7 +146,7 @@ BAD_ITEMS = {
     ),
     "answer is no choice": (
         {"id": "a", "question": "?", "answers": "D", "choices": ["x", "y"], "scoring": "multiple_choice"},
-        "item 'a': 'D' is none of its choices",
+        "item 'a' cannot be used: 'D' is none of its choices",
     ),
 }
 

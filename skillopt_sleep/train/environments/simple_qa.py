@@ -178,7 +178,7 @@ class SimpleQAEnv(SkillEnv):
             if len(choices) > len(string.ascii_uppercase):
                 raise UsageError(f"item {item['id']!r} has {len(choices)} choices; there are letters for only 26")
             if not callable(self._scoring) and (why := find_flaw(self._make_expected(item))):
-                raise UsageError(f"item {item['id']!r}: {why}")
+                raise UsageError(f"item {item['id']!r} cannot be used: {why}")
         for item in self._list_items() if callable(self._scoring) else ():
             for tried in (next(iter(get_answers(item)), ""), "", WRONG):
                 try:
