@@ -32,7 +32,7 @@ CLOUDS = {
     "CLAUDE_CODE_USE_VERTEX": ("google-vertex", "ANTHROPIC_VERTEX_BASE_URL"),
     "CLAUDE_CODE_USE_FOUNDRY": ("microsoft-foundry", "ANTHROPIC_FOUNDRY_BASE_URL"),
 }
-"""For each variable that makes Claude Code use a cloud: the cloud's name, and the variable that holds its address."""
+"""For each variable that makes Claude Code use a cloud: the cloud, and the variable that may change its address."""
 SWITCHED_OFF = frozenset({"", "0", "false", "no", "off"})
 
 LEAST_USD = 0.0001

@@ -32,7 +32,7 @@ from skillopt_sleep.safety.receivers import hide_secrets, identify_provider
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_KEY = "none"
-"""The key that is sent to a local endpoint that needs none, because the ``openai`` library requires a key."""
+"""The key sent to a local endpoint that needs none, because the ``openai`` library requires a key."""
 PROBE_SECONDS = 5.0
 OK, REDIRECTED = 200, 300
 """An HTTP status means success if it is at least ``OK`` and less than ``REDIRECTED``."""

@@ -168,7 +168,7 @@ class SimulatedBackend(Traits):
         return False
 
     def probe(self) -> Health:
-        """Return that the backend is ready, unless ``fatal`` is an error that shows without a model call."""
+        """Return that the backend is ready, unless ``fatal`` is an error that is found without a model call."""
         if self.fatal in SEEN_BY_PROBE:
             logged_in = False if self.fatal == "not_logged_in" else None
             return Health(ready=False, logged_in=logged_in, detail=_describe_fatal(self.fatal))

@@ -70,7 +70,7 @@ def as_backend(given: object, role: str) -> Backend:
 
 
 def as_ask(chat_client: ChatClient) -> Ask:
-    """Return a chat client as a ``ports.Ask``, the form that judges and the code that proposes edits call."""
+    """Return a chat client as a ``ports.Ask``, the form in which judges and analysts call a model."""
     return cast("Ask", chat_client) if callable(chat_client) else _ChatAsk(client=chat_client)
 
 

@@ -251,7 +251,7 @@ class SkillOptConfig(metaclass=_Named):
     slow_update_samples: int = 20
     """Number of training items tried again after an epoch: with the skill from before it and with the current one."""
     slow_update_gate: str = "gate"
-    """What happens to guidance written after an epoch: "gate" tests it at the gate, "force" accepts it untested."""
+    """What happens to guidance written after an epoch: "gate" tests it, "force" accepts it whatever its score."""
     skill_update_mode: str = "patch"
     """How a step changes the skill: patch (by edits), rewrite_from_suggestions (the optimizer rewrites the skill by the
     chosen edits), or full_rewrite_minibatch (one model call per minibatch rewrites it; the versions are merged).

@@ -28,7 +28,7 @@ from skillopt_sleep.train.run import Draw, Run, RunState, StepNote
 from skillopt_sleep.train.skill_text import PART_CAP, get_part, replace_part, skill_hash
 
 FIRST = 2
-"""The first epoch after which guidance is written, because that takes a comparison with the epoch before."""
+"""The first epoch after which guidance is written, because guidance compares an epoch with the one before it."""
 DRAWS = 2_000_000
 """First number of the attempts made for guidance. Every attempt at an item has its own number, as a new sample."""
 TRIALS = 500_000_000

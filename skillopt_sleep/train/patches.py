@@ -119,7 +119,7 @@ class RawPatch:
     """Number of trajectories that were shown to the model call that proposed the edits."""
     failure_summary: list[FailureSummaryEntry] = field(default_factory=list)
     appendix_notes: list[str] = field(default_factory=list, init=False)
-    """Reminders to add to the skill's appendix, of rules that are in the skill but that the agent did not follow."""
+    """Reminders for the skill's appendix: rules that the skill contains but the agent did not follow."""
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any] | None) -> RawPatch | None:

@@ -83,7 +83,7 @@ def make_environment(
 ) -> SkillEnv:
     """Make an environment by calling a class or function with options; an adapter also gets fitting ``config`` values.
 
-    Raises ``UsageError`` that begins with ``where``, for an unknown option or an error of the class or function.
+    Raises ``UsageError`` for an unknown option or an error of the class or function; the message begins with ``where``.
     """
     if not callable(maker):
         if options:
