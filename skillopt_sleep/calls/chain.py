@@ -139,7 +139,7 @@ class Breaker:
             self._lost += 1
             if self._lost >= self._limit:
                 raise BackendUnusable(
-                    f"{self._lost} calls in a row failed ({type(error).__name__}: {error}); nothing was scored, and"
+                    f"{self._lost} calls in a row failed ({error}); nothing was scored, and"
                     " what was paid for is kept: run again when the service is back"
                 ) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -74,6 +75,10 @@ is recorded as your own words, which were not tried. Empty a rule to leave it ou
 
 def _ask_for_words(edits: Sequence[EditRecord]) -> dict[str, str]:
     """Let the user reword rules in an editor; return the texts by edit id, or {} when the file was not saved."""
+    from skillopt_sleep.settings import environment
+
+    if not (sys.stdin.isatty() or environment().keys() & {"VISUAL", "EDITOR"}):
+        raise Refused("--reword opens an editor, which needs a terminal, or a program in EDITOR that needs none")
     page = click.edit("\n".join([ABOUT_WORDS, *(f"== {edit.id} ==\n{edit.text}\n" for edit in edits)]), extension=".md")
     if page is None:
         return {}

@@ -72,8 +72,10 @@ def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
     """Return the report of a night of the project, by default the last. Raises ``UsageError`` when there is none."""
     nights = read_status(workspace).nights
     found = next((report for report in nights if night in {None, report.night}), None)
+    if not nights:
+        raise UsageError(f"no night has run for {workspace.project} yet; `skillopt-sleep run` starts one")
     if found is None:
-        known = ", ".join(report.night for report in nights[:5]) or "none yet"
+        known = ", ".join(report.night for report in nights[:5])
         raise UsageError(f"{workspace.project} has no night {night or ''}; its last nights: {known}")
     return found
 

@@ -316,6 +316,15 @@ def test_rules_are_adopted_in_the_persons_own_words(cli, mira, night, live, edit
     assert live() == before
 
 
+def test_rewording_without_a_terminal(cli, mira, night, monkeypatch):
+    """No editor is opened that nobody could see."""
+    for name in ("VISUAL", "EDITOR"):
+        monkeypatch.delenv(name, raising=False)
+    done = cli("adopt", night["night"], "--reword", *mira.places)
+    assert done.code == 8
+    assert "needs a terminal" in done.refusal
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
