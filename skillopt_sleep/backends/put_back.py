@@ -228,8 +228,8 @@ def limit_turns(assignment: Assignment, limit: int) -> int:
 def finish(trajectory: Trajectory, steps: Iterable[Step], copy: SessionCopy, place: Workspace) -> Trajectory:
     """Return the trajectory of a resumed agent, with its steps and a note on what its workspace lacked.
 
-    In the steps, paths in the workspace become paths in the recorded folder, as in the steps that they are compared
-    with. A stop after a few turns does not count against the agent, which was not asked to finish.
+    In the steps, paths in the workspace become paths in the recorded folder, because the steps are compared with
+    recorded ones. A stop after a few turns does not count against the agent, which was not asked to finish.
     """
     state = describe_state(copy.edits, place.committed_at)
     notes = [state] if state else []

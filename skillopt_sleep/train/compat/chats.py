@@ -293,7 +293,7 @@ def _find_distinctive_texts(results: Sequence[RolloutResult], items: Sequence[It
 
 
 def _find_subject(loss: Loss, known: Mapping[str, set[str]]) -> set[str]:
-    """Return the ids of the items that a lost call was about: those its prompt quotes most; none if it quotes none."""
+    """Return the ids of the items that a lost call was about: the items that its prompt quotes most, or no id."""
     for prompt in (loss.call.user, loss.call.system):
         lines = {line.strip() for line in prompt.splitlines()}
         shares = {
