@@ -52,6 +52,19 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class ReadsOn(Protocol):
+    """A source that can read a large session file, to which lines were added, from where it ended."""
+
+    def read_on(self, file: SessionFile, skipped: Callable[[Skip], None]) -> tuple[Session | None, bytes] | None:
+        """Return what ``read`` returns, without the turns before ``file.mark``, and the mark for the next reading.
+
+        The first of these turns was returned before and may have grown. Returns None if the file has to be read
+        whole, without a mark, because it was rewritten or its new lines refer to older ones. The new mark is b"" when
+        there is no place to go on from. Skipped lines are reported, and nothing is raised, as by ``read``.
+        """
+
+
+@runtime_checkable
 class ReadsSteps(Protocol):
     """A source that can also read what the agent did (its steps); sessions of other sources have no steps."""
 

@@ -125,6 +125,12 @@ class SessionFile(Struct, frozen=True, kw_only=True):
     """Size in bytes."""
     mtime_ns: int
     """Time of the last change, in nanoseconds since 1970."""
+    mark: bytes = b""
+    """From where the source can go on reading, with what it has to know (``ports.ReadsOn``); b"" to read all."""
+
+
+LARGE = 8 * 2**20
+"""Bytes from which a session file that has grown is read on from a mark; a smaller one is read whole in no time."""
 
 
 class Skip(Struct, frozen=True, kw_only=True):

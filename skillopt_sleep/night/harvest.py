@@ -36,8 +36,8 @@ class ReadFiles(Protocol):
 
     def __call__(
         self, source: Source, files: Sequence[SessionFile], /
-    ) -> Iterator[tuple[Session | None, Sequence[Skip]]]:
-        """Yield for each file its session with secrets redacted, or None if it has none, and the parts it skipped."""
+    ) -> Iterator[tuple[Session | None, Sequence[Skip], bytes]]:
+        """Yield for each file its session with secrets redacted, or None without any, the skipped parts, and a mark."""
 
 
 class Window(Struct, frozen=True, kw_only=True):
@@ -150,16 +150,18 @@ def file_sessions(sources: Sequence[Source], inbox: Inbox, read: ReadFiles) -> F
         for file in source.files(skipped.append):
             seen += 1
             if not inbox.unchanged(source.name, file):
-                changed.append(file)
+                changed.append(inbox.recall(source.name, file))
         opened += len(changed)
         results = read(source, changed)
         for start in range(0, len(changed), FILES_PER_COMMIT):
             with inbox.filing():
-                for file, (session, skips) in zip(changed[start : start + FILES_PER_COMMIT], results, strict=False):
+                for file, (session, skips, mark) in zip(
+                    changed[start : start + FILES_PER_COMMIT], results, strict=False
+                ):
                     skipped += skips
                     if any(skip.line == 0 for skip in skips):
                         continue  # not remembered, so the next harvest tries the file again
-                    filed = inbox.file(source.name, file, session)
+                    filed = inbox.file(source.name, replace(file, mark=mark), session)
                     if filed is not None:
                         new.append(filed)
     return Filed(seen=seen, read=opened, new=tuple(new), skipped=tuple(skipped))

@@ -26,6 +26,9 @@ class Inbox(Protocol):
     def unchanged(self, source: str, file: SessionFile) -> bool:
         """Return whether this file was already read with the same size and time, so that it need not be opened."""
 
+    def recall(self, source: str, file: SessionFile) -> SessionFile:
+        """Return a file that changed with the mark from which it can be read on; only large ones have any."""
+
     def filing(self) -> AbstractContextManager[object]:
         """Return a transaction, as a context manager: leaving it keeps the sessions stored inside, an error none."""
 

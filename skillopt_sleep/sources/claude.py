@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from skillopt_sleep import __version__
 from skillopt_sleep.model.session import Conversation, PromptKind, Session, SessionFile, Skip, is_own_run
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.sources import claude_records as records
 from skillopt_sleep.sources.claude_steps import StepsReader
-from skillopt_sleep.sources.files import list_session_files, read_lines
+from skillopt_sleep.sources.files import Mark, decode_mark, is_packed, list_session_files, read_lines
 from skillopt_sleep.sources.turns import Draft, TurnLog
 
 FOLDERS_WITHOUT_PROMPTS = frozenset({"memory", "subagents", "tool-results"})
@@ -60,6 +61,20 @@ class ClaudeSource:
         read_lines(file.path, reader.take, skipped)
         return reader.session()
 
+    def read_on(self, file: SessionFile, skipped: Callable[[Skip], None]) -> tuple[Session | None, bytes] | None:
+        """Return the turns since ``file.mark`` and the next mark; None if the file has to be read whole."""
+        made_by = f"{__version__} {sorted(self.headless)}"
+        mark = decode_mark(file, made_by)
+        if file.mark and mark is None:
+            return None
+        reader = SessionReader(file.path, frozenset(self.headless), mark)
+        start = (mark.line, mark.begin) if mark else (1, 0)
+        read_lines(file.path, reader.take, skipped, number=reader.number, start=start)
+        session = reader.session()
+        if mark and (session is None or reader.went_astray):
+            return None
+        return session, reader.build_mark(session, made_by) if session else b""
+
     def read_steps(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Conversation | None:
         """Return the agent's steps in a session file, or None when ``read`` returns None."""
         reader = StepsReader(SessionReader(file.path, frozenset(self.headless)))
@@ -68,26 +83,34 @@ class ClaudeSource:
 
 
 class SessionReader:
-    """Builds a session from the lines of its file: ``take`` is called with each line, in order."""
+    """Builds a session from the lines of its file, or those after a mark: ``take`` is called with each, in order."""
 
-    def __init__(self, path: str, headless: frozenset[str]) -> None:
+    def __init__(self, path: str, headless: frozenset[str], mark: Mark | None = None) -> None:
         self._path = path
         self._headless = headless
+        self._mark = mark
+        before = mark or Mark()
         self.log = TurnLog()
-        self._queue = records.InputQueue()
+        self._queue = records.InputQueue(before.removed_early)
         self._from_queue: dict[str, Draft] = {}
-        self._seen: set[str] = set()
+        self._seen: dict[str, None] = {}
+        self._seen_before = before.seen
         self._used_ids: set[str] = set()
         self._questions: set[str] = set()
-        self._first_words: str | None = None
-        self._session_id = ""
-        self._entrypoint = ""
-        self._cwd = ""
-        self._cwds: set[str] = set()
-        self._branch = ""
-        self._model = ""
-        self._started_at = ""
-        self._ended_at = ""
+        self._calls: set[str] = set()
+        self._first_words = "" if mark else None
+        self._session_id, self._entrypoint, self._cwd, self._branch, self._model, *times = before.context
+        self._started_at, self._ended_at = times
+        self._cwds = {self._cwd} - {""}
+        self._place = before.line, before.begin
+        self._resting: list[tuple[Draft, int, Mark]] = []
+        """The last turns from which the file could be read on, each with the number of uuids before it."""
+        self.went_astray = False
+        """Whether lines after a mark refer to lines before it, so that the file must be read whole."""
+
+    def number(self, line: int, begin: int) -> None:
+        """Set number and place of the line that ``take`` gets next."""
+        self._place = line, begin
 
     def take(self, line: bytes) -> None:
         """Read the next line. Raises one of ``files.FAULTS``, errors of decoding, for a bad line."""
@@ -111,7 +134,25 @@ class SessionReader:
     def session(self) -> Session | None:
         """Return the session read so far; None when no person typed in it or one of our own replays made it."""
         session = self.outline()
-        return replace(session, turns=self.log.turns()) if session else None
+        if session is None:
+            return None
+        turns = self.log.turns()
+        if mark := self._mark:
+            self.went_astray |= turns[0].id != mark.turn
+            turns = (replace(turns[0], feedback=mark.feedback, cause=mark.cause), *turns[1:])
+        return replace(session, turns=turns)
+
+    def build_mark(self, session: Session, made_by: str) -> bytes:
+        """Return the mark from which the file can be read on when it has grown, or b"" when there is none."""
+        if self.went_astray:
+            return b""
+        for draft, count, mark in reversed(self._resting):
+            if draft.final:  # otherwise the next prompt is about the answer in an earlier turn
+                turn = next(turn for turn in session.turns if turn.id == draft.id)
+                uuids = list(self._seen)[:count]
+                told = replace(mark, turn=turn.id, feedback=turn.feedback, cause=turn.cause, made_by=made_by)
+                return told.encode(self._path, self._place[1], self._mark, uuids)
+        return b""
 
     def outline(self) -> Session | None:
         """Return the session without its turns, or None when ``session`` returns None."""
@@ -134,7 +175,9 @@ class SessionReader:
         if record.is_sidechain or record.uuid in self._seen:
             return False
         if record.uuid:
-            self._seen.add(record.uuid)
+            if self._mark and is_packed(record.uuid, self._seen_before):
+                return False
+            self._seen[record.uuid] = None
         return True
 
     def _note_place_and_time(self, record: records.Record) -> None:
@@ -163,6 +206,7 @@ class SessionReader:
     def _read_tool_call(self, block: records.Block, name: str) -> None:
         turn = self.log.current
         turn.tools[name] = None
+        self._calls.add(block.id or "")
         if name == QUESTION:
             self._questions.add(block.id or "")
         if name not in TOOLS_WITH_READ_INPUT:
@@ -205,12 +249,24 @@ class SessionReader:
         else:
             if kind is PromptKind.TYPED:
                 self._from_queue.clear()
-            self._begin_turn(record, typed.text, kind)
+            draft = self._begin_turn(record, typed.text, kind)
+            if kind is PromptKind.TYPED and self._queue.is_empty():
+                self._note_resting_place(draft, len(self._seen) - bool(record.uuid))
         if typed.command:
             self.log.current.skills[typed.command] = None
 
+    def _note_resting_place(self, draft: Draft, seen: int) -> None:
+        context = self._session_id, self._entrypoint, self._cwd, self._branch, self._model
+        line, begin = self._place
+        times = self._started_at, self._ended_at
+        mark = Mark(line=line, begin=begin, removed_early=self._queue.removed_early, context=(*context, *times))
+        answered = [place for place in self._resting if place[0].final]
+        self._resting = [*answered[-1:], (draft, seen, mark)]
+
     def _read_tool_result(self, record: records.Record, block: records.Block) -> None:
         call = block.tool_use_id or ""
+        if self._mark and call not in self._calls:
+            self.went_astray = True
         if block.is_error:
             self._read_failed_call(record, block, call)
         elif call in self._questions:
@@ -243,6 +299,9 @@ class SessionReader:
     def _read_queue_operation(self, record: records.Record) -> None:
         text = self._queue.apply(record.operation or "", records.read_text(record.content), record.reason or "")
         words = records.find_typed_text([text]).text
+        self.went_astray |= bool(
+            record.uuid
+        )  # no version writes one, and uuids before a mark are known of messages only
         if words and self._entrypoint not in self._headless:
             self._from_queue[words] = self._begin_turn(record, words, PromptKind.QUEUED)
 

@@ -316,9 +316,14 @@ class InputQueue:
     some exist only in the records about waiting: "enqueue", and the "remove" that gave them to the agent.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, removed_early: int = 0) -> None:
         self._waiting: list[str] = []
-        self._removed_early = 0
+        self.removed_early = removed_early
+        """How many prompts an attachment gave to the agent before a record said that they were taken out."""
+
+    def is_empty(self) -> bool:
+        """Tell whether no prompt waits."""
+        return not self._waiting
 
     def apply(self, operation: str, text: str, reason: str) -> str:
         """Add or take out prompts as a record says; return the one that the agent got while it worked, or ""."""
@@ -338,7 +343,7 @@ class InputQueue:
         """Take out a prompt that an attachment gave to the agent; its "remove" record may follow later."""
         if text in self._waiting:
             self._waiting.remove(text)
-            self._removed_early += 1
+            self.removed_early += 1
 
     def _remove(self, text: str) -> str:
         """Take out and return the prompt ``text``, or for "" the first that waits; return "" when there is none."""
@@ -347,7 +352,7 @@ class InputQueue:
                 return ""
             self._waiting.remove(text)
             return text
-        if self._removed_early:
-            self._removed_early -= 1
+        if self.removed_early:
+            self.removed_early -= 1
             return ""
         return self._waiting.pop(0) if self._waiting else ""

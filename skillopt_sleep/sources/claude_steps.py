@@ -115,7 +115,7 @@ class StepsReader:
         """Name of the slash command that the person typed last, whose text the next record may contain; or ""."""
         self._is_linked = True
 
-    def number(self, line: int) -> None:
+    def number(self, line: int, _begin: int) -> None:
         """Set the number of the line that ``take`` gets next."""
         self._line = line
 

@@ -66,7 +66,7 @@ class StepsReader:
         self._instructions: list[StepDraft] = []
         """Texts of skills that belong to the next prompt if it follows at once."""
 
-    def number(self, line: int) -> None:
+    def number(self, line: int, _begin: int) -> None:
         """Set the number of the line that ``take`` gets next."""
         self._line = line
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+import struct
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 
-from skillopt_sleep.model.session import SessionFile, Skip
+from skillopt_sleep.model.session import Feedback, SessionFile, Skip
+from skillopt_sleep.model.text import sha256
 
 SUFFIX = ".jsonl"
 
@@ -25,6 +29,9 @@ MAX_LINE = 32 * 2**20
 FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors of decoding a line; any other error would be a bug of this program."""
 
+PIECE = 2**16
+"""Most bytes in each piece of a file by which one tells whether it was rewritten."""
+UUID = 16
 _BUFFER = 2**18
 _EXTRA_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _ESCAPED = re.compile(
@@ -72,24 +79,30 @@ def read_lines(
     take: Callable[[bytes], None],
     skipped: Callable[[Skip], None],
     *,
-    number: Callable[[int], None] | None = None,
+    number: Callable[[int, int], None] | None = None,
+    start: tuple[int, int] = (1, 0),
 ) -> None:
     """Call ``take`` with each line of a file; it must raise one of ``FAULTS`` before it uses any part of a bad line.
 
     No more than ``MAX_LINE`` bytes are in memory at once. A bad last line without a newline is ignored: it is still
     being written. Half a surrogate pair is replaced. All that is wrong is reported to ``skipped``, once per reason,
-    with the first such line and their number. ``number`` is called with each line's number, from 1, before ``take``.
+    with the first such line and their number. ``number`` is called before ``take`` with each line's number, from 1, and
+    the place in the file where it begins; ``start`` is both for the first line that is read.
     """
     tally = _SkipTally(path)
+    first, begin = start
     try:
         with _open_regular(path) as stream:
-            for count, line in enumerate(iter(partial(stream.readline, MAX_LINE + 1), b""), start=1):
+            stream.seek(begin)
+            for count, line in enumerate(iter(partial(stream.readline, MAX_LINE + 1), b""), start=first):
+                end = begin + len(line)
                 if len(line) > MAX_LINE and not line.endswith(b"\n"):
                     tally.add(f"line over {MAX_LINE // 2**20} MB", count)
-                    _skip_rest_of_line(stream)
+                    begin = end + _skip_rest_of_line(stream)
                     continue
                 if number is not None:
-                    number(count)
+                    number(count, begin)
+                begin = end
                 try:
                     take(line)
                 except FAULTS as fault:
@@ -98,6 +111,85 @@ def read_lines(
     except OSError as error:
         tally.add(_describe_error(error))
     tally.report(skipped)
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that begins a turn, from which a file can be read on, and what must be known of the lines before it.
+
+    It has no words of the conversation, as it is stored before secrets are removed. ``digest`` is of the file's
+    beginning and of what is around the line, up to ``end``: any line taken out before moves all others.
+    """
+
+    made_by: str = ""
+    """The program's version and settings."""
+    line: int = 1
+    begin: int = 0
+    """Place of the line in the file, in bytes."""
+    end: int = 0
+    digest: str = ""
+    turn: str = ""
+    feedback: Feedback = Feedback.NEITHER
+    cause: str = ""
+    """How the turn's prompt is labelled, in view of the turn before it."""
+    seen: bytes = b""
+    """The uuids of the lines before, ``UUID`` bytes each, sorted."""
+    removed_early: int = 0
+    context: tuple[str, ...] = ("",) * 7
+    """Id, way of starting, folder, branch, model, start and end of the session so far."""
+
+    def encode(self, path: str, end: int, before: Mark | None, uuids: Sequence[str]) -> bytes:
+        """Return the mark as it is stored, with further uuids; b"" if an id has another form or the file is gone."""
+        end = min(self.begin + PIECE, end)
+        try:
+            seen = _join_sorted(before.seen if before else b"", _pack_uuids(uuids))
+            return _encode_mark(replace(self, end=end, digest=_hash_pieces(path, self.begin, end), seen=seen))
+        except (OSError, ValueError):
+            return b""
+
+
+_encode_mark = msgspec.msgpack.Encoder().encode
+
+
+def decode_mark(file: SessionFile, made_by: str) -> Mark | None:
+    """Return a file's mark; None when it has none, was rewritten, or was read by another version of the program."""
+    try:
+        mark = msgspec.msgpack.decode(file.mark, type=Mark)
+        holds = mark.made_by == made_by and _hash_pieces(file.path, mark.begin, mark.end) == mark.digest
+    except (OSError, ValueError):
+        return None
+    return mark if holds else None
+
+
+def is_packed(uuid: str, seen: bytes) -> bool:
+    """Tell whether a uuid is one of those that a mark lists."""
+    try:
+        packed = _pack_uuids([uuid])
+    except ValueError:
+        return False
+    at = UUID * bisect_left(
+        range(len(seen) // UUID), packed, key=lambda number: seen[UUID * number : UUID * (number + 1)]
+    )
+    return seen[at : at + UUID] == packed
+
+
+def _join_sorted(before: bytes, more: bytes) -> bytes:
+    joined = before + more
+    return b"".join(sorted(part for (part,) in struct.iter_unpack(f"{UUID}s", joined))) if more else before
+
+
+def _pack_uuids(uuids: Sequence[str]) -> bytes:
+    digits = "".join(uuids).replace("-", "")
+    packed = bytes.fromhex(digits)
+    if packed.hex() != digits or {len(uuid) for uuid in uuids} - {2 * UUID + 4} or len(packed) != UUID * len(uuids):
+        raise ValueError("an id is no uuid")
+    return packed
+
+
+def _hash_pieces(path: str, begin: int, end: int) -> str:
+    with _open_regular(path) as stream:
+        beginning = stream.read(min(PIECE, end))
+        stream.seek(max(0, begin - PIECE))
+        return sha256(beginning + stream.read(end - stream.tell()))
 
 
 class _SkipTally:
@@ -124,9 +216,14 @@ def _open_regular(path: str) -> BinaryIO:
     return open(path, "rb", buffering=_BUFFER, opener=lambda name, flags: os.open(name, flags | _EXTRA_FLAGS))
 
 
-def _skip_rest_of_line(stream: BinaryIO) -> None:
-    while (rest := stream.readline(_BUFFER)) and not rest.endswith(b"\n"):
-        pass
+def _skip_rest_of_line(stream: BinaryIO) -> int:
+    """Go to the next line; return the number of bytes passed."""
+    passed = 0
+    while rest := stream.readline(_BUFFER):
+        passed += len(rest)
+        if rest.endswith(b"\n"):
+            break
+    return passed
 
 
 def _retry_without_surrogates(

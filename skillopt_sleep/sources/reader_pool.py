@@ -16,9 +16,10 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
 import msgspec
+from msgspec.structs import replace
 
-from skillopt_sleep.model.ports import Source
-from skillopt_sleep.model.session import Session, SessionFile, Skip
+from skillopt_sleep.model.ports import ReadsOn, Source
+from skillopt_sleep.model.session import LARGE, Session, SessionFile, Skip
 from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session
 
 WORTH_IT = 24 * 2**20
@@ -32,8 +33,9 @@ MOST_FILES = 64
 AHEAD = 2
 """Most jobs, each some files, that a reading process has at a time: the one it works on, and the next one."""
 
-Read = tuple[Session | None, tuple[Skip, ...]]
-"""Result for one file: its redacted session (None without typed words or on failure), and what was wrong with it."""
+Read = tuple[Session | None, tuple[Skip, ...], bytes]
+"""Result for one file: its redacted session (None without typed words or on failure), what was wrong with it, and the
+mark from which it can be read on."""
 FAILURES = (OSError, EOFError, msgspec.DecodeError, pickle.PicklingError, AttributeError, TypeError)
 """Errors that end reading in several processes: one died or never started, or the source cannot be sent to it."""
 _ENCODER = msgspec.msgpack.Encoder()
@@ -45,7 +47,7 @@ def read_files(source: Source, files: Sequence[SessionFile], redactor: Redactor)
     read = 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     readers = min(cores, MOST_READERS)
-    if readers > 1 and sum(file.size for file in files) >= WORTH_IT:
+    if readers > 1 and sum(0 if file.mark else file.size for file in files) >= WORTH_IT:
         for result in _read_in_pool(source, files, redactor.values, readers):
             yield result
             read += 1
@@ -55,10 +57,19 @@ def read_files(source: Source, files: Sequence[SessionFile], redactor: Redactor)
 
 def _read_one(source: Source, file: SessionFile, redactor: Redactor) -> Read:
     skipped: list[Skip] = []
-    session = source.read(file, skipped.append)
+    mark = b""
+    if file.size >= LARGE and isinstance(source, ReadsOn):
+        session, mark = source.read_on(file, skipped.append) or (None, b"")
+    else:
+        session = source.read(file, skipped.append)
     if any(skip.line == 0 for skip in skipped):
-        session = None  # the whole file could not be read
-    return redact_session(session, redactor) if session else None, tuple(skipped)
+        return None, tuple(skipped), b""  # the whole file could not be read
+    redacted = redact_session(session, redactor) if session else None
+    if redacted is not session:
+        mark = b""  # a secret is also removed where nothing announces it, in later turns and in earlier ones
+    if file.mark and not mark:
+        return _read_one(source, replace(file, mark=b""), redactor)
+    return redacted, tuple(skipped), mark
 
 
 def _read_in_pool(source: Source, files: Sequence[SessionFile], values: Sequence[str], readers: int) -> Iterator[Read]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from skillopt_sleep.model.session import (
+    LARGE,
     Feedback,
     FeedbackLabel,
     PromptKind,
@@ -24,8 +25,13 @@ from skillopt_sleep.model.task import Split, TaskRecord
 from skillopt_sleep.storage.database import Database, decode_json
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from skillopt_sleep.night.pools import Past
 
+MOST_MARKS = 32
+"""Most session files, those that changed last, for which it is noted from where they can be read on; up to 0.5 % of
+their size each."""
 CONTEXT_TURNS = 2
 """Turns shown before the first turn that is not mined yet: a correction says little without what it corrects."""
 
@@ -51,6 +57,17 @@ class SessionInbox:
             self._known[source] = {row["path"]: (row["size"], row["mtime_ns"]) for row in rows}
         return self._known[source].get(file.path) == (file.size, file.mtime_ns)
 
+    def recall(self, source: str, file: SessionFile) -> SessionFile:
+        """Return a file that changed with the mark from which it can be read on, if its session is archived."""
+        if file.size < LARGE:
+            return file
+        rows = self._database.rows(
+            "SELECT mark FROM marks JOIN files USING (source, path, size, mtime_ns) JOIN sessions USING (source, path)"
+            " WHERE source = ? AND path = ?",
+            (source, file.path),
+        )
+        return msgspec.structs.replace(file, mark=rows[0]["mark"]) if rows else file
+
     def filing(self) -> AbstractContextManager[object]:
         """Return a transaction, so that archiving many session files is one write to the database."""
         return self._database.transaction()
@@ -61,6 +78,7 @@ class SessionInbox:
             connection.execute(
                 "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (source, file.path, file.size, file.mtime_ns)
             )
+            self._keep_mark(connection, source, file)
             known = self._known.get(source)
             first_time = known is not None and file.path not in known
             if known is not None:
@@ -101,6 +119,19 @@ class SessionInbox:
             ):
                 connection.execute("INSERT OR IGNORE INTO steps_due VALUES (?, ?)", (source, session.path))
             return msgspec.structs.replace(session, turns=new) if new else None
+
+    def _keep_mark(self, connection: sqlite3.Connection, source: str, file: SessionFile) -> None:
+        if not file.mark:
+            connection.execute("DELETE FROM marks WHERE source = ? AND path = ?", (source, file.path))
+            return
+        connection.execute(
+            "INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?, ?)",
+            (source, file.path, file.size, file.mtime_ns, file.mark),
+        )
+        connection.execute(
+            "DELETE FROM marks WHERE mtime_ns < (SELECT mtime_ns FROM marks ORDER BY mtime_ns DESC LIMIT 1 OFFSET ?)",
+            (MOST_MARKS - 1,),
+        )
 
     def _is_forgotten(self, session: Session) -> bool:
         """Tell whether the user asked to forget this session, so that it must not be archived again."""

@@ -29,7 +29,7 @@ COPY_CACHE = 32_768
 """Maximum number of kilobytes that a temporary copy of the database keeps in memory; the rest is on disk."""
 SCHEMA = Path(__file__).with_name("schema.sql")
 """The file with the SQL that makes all tables; running it again changes nothing."""
-VERSION = 9
+VERSION = 10
 """Version of the tables (``PRAGMA user_version``). A file with a higher number was written by a newer program; one with
 a lower number is migrated by ``SCHEMA``, which only adds tables, and by ``MIGRATIONS``."""
 MIGRATIONS = {

@@ -3,6 +3,10 @@ CREATE TABLE IF NOT EXISTS files (
     source TEXT NOT NULL, path TEXT NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
     PRIMARY KEY (source, path)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS marks (
+    source TEXT NOT NULL, path TEXT NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, mark BLOB NOT NULL,
+    PRIMARY KEY (source, path)
+);
 CREATE TABLE IF NOT EXISTS sessions (
     source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, cwd TEXT NOT NULL, model TEXT NOT NULL,
     ended_at TEXT NOT NULL, waiting TEXT NOT NULL, last_turn TEXT NOT NULL, data BLOB NOT NULL,

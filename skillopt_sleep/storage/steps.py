@@ -265,7 +265,7 @@ def _delete_rows(database: Database, connection: sqlite3.Connection, paths: Sequ
         (row["source"], row["path"]): row["size"]
         for row in database.rows("SELECT source, path, length(data) AS size FROM steps")
     }
-    for table in ("sessions", "session_remotes", "steps", "steps_due"):
+    for table in ("sessions", "session_remotes", "steps", "steps_due", "marks"):
         connection.executemany(f"DELETE FROM {table} WHERE source = ? AND path = ?", paths)  # noqa: S608  our own names
     return sum(sizes.get(path, 0) for path in paths)
 

@@ -55,7 +55,7 @@ def test_same_as_one_process(corpus, pooled):
     alone = [reader_pool._read_one(source, file, redactor) for file in files]
     assert list(read_files(source, files, redactor)) == alone
     assert words[:20] not in str(alone)
-    assert [skip.reason for _, skips in alone for skip in skips] == ["malformed JSON", "vanished"]
+    assert [skip.reason for _, skips, _ in alone for skip in skips] == ["malformed JSON", "vanished"]
     assert alone[2][0] is None
 
 
@@ -75,7 +75,7 @@ def test_source_that_cannot_move_is_read_here(corpus, pooled):
     """Nothing is lost or read twice."""
     source, files = corpus
     results = list(read_files(Unmovable(source), files, Redactor()))
-    assert [skips[0].reason for _, skips in results] == [str(os.getpid())] * len(files)
+    assert [skips[0].reason for _, skips, _ in results] == [str(os.getpid())] * len(files)
 
 
 def test_reader_that_dies_is_replaced_by_this_process(corpus, pooled):
