@@ -123,7 +123,7 @@ def test_unreviewed_tasks_cost_nothing_real(cli, mira, tasks_out, tree):
     before = tree()
     done = cli("run", *mira.places, "--backend=claude", "--tasks", tasks_out)
     assert done.code == 2
-    assert "10 of 10 tasks are not reviewed" in done.refusal
+    assert "10 of 10 tasks of the file are not reviewed" in done.refusal
     assert '"reviewed": true' in done.refusal
     assert tree() == before
 
@@ -156,7 +156,7 @@ def test_reviewed_tasks_run(cli, mira, tasks_out):
     [
         pytest.param({"tasks": 3}, ['"tasks" must be a list', "3"], id="no-list"),
         pytest.param({"task": []}, ["unknown key 'task'", "'tasks'"], id="unknown-key"),
-        pytest.param({"tasks": [{"intent": "x"}]}, ["tasks[0].reference", "missing"], id="no-reference"),
+        pytest.param({"tasks": [{"intent": "x"}]}, ["tasks[0]", "no reference"], id="no-reference"),
         pytest.param({"schema_version": 9}, ["schema_version is 9"], id="newer"),
     ],
 )
