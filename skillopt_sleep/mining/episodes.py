@@ -167,11 +167,11 @@ def explain_pointing(request: str) -> str:
     if len(words) < _SHORT:
         return "too short to say everything"
     if words[0] in _ON_WORK and words[1] not in _COMPOUND:
-        return f"about a state of work ({words[0]!r})"
+        return f"about the state of the work then ({words[0]!r})"
     if early := _EARLY.intersection(words[:_SHORT]):
-        return f"points at something said before ({min(early)!r})"
+        return f"naming something said before ({min(early)!r})"
     if found := _POINTS.search(typed[:_FIRST]):
-        return f"points at something outside ({found[0].strip()!r})"
+        return f"naming something outside the request ({found[0].strip()!r})"
     if len(words) < _BRIEF and not {"pr", "prs"}.isdisjoint(words):
         return "about a pull request that is not shown"
     return ""
@@ -183,7 +183,7 @@ def find_obstacle(episode: Episode) -> str:
     if len(_WORD.findall(typed)) < 2:  # noqa: PLR2004  a single word is a name or a "yes"
         return "only pasted text" if len(episode.request.prompt) > len(typed) else "a single word"
     if len(_find_content_words(typed)) < _count_needed_words(episode):
-        return "cannot be understood outside its session"
+        return "understandable only within its session"
     if len(episode.request.prompt) > MAX_PROMPT:
         return f"longer than {MAX_PROMPT:,} characters"
     if not (episode.corrections or episode.approved) and _is_question(typed):

@@ -106,17 +106,17 @@ TASKS = (
 )
 NO_TASKS = {
     "yes": "a single word",
-    "go on": "cannot be understood",
-    "commit and push please": "cannot be understood",
-    "can you review the changes": "cannot be understood",
-    "do 2 then": "cannot be understood",
-    "and the other one?": "cannot be understood",
+    "go on": "understandable only",
+    "commit and push please": "understandable only",
+    "can you review the changes": "understandable only",
+    "do 2 then": "understandable only",
+    "and the other one?": "understandable only",
     f"{PROMPT} make\nerror: no rule": "only pasted text",
     f"{PROMPT} boxes\nStore things\n\nUsage:\n  boxes [command] list and remove boxes": "begins with pasted output",
     "what is the default timeout of the parser?": "a question",
-    "Add an installation section to the README": "points at something outside ('README')",
-    "can you check why linting is failing in CI": "about a state of work ('check')",
-    "summarise docs/launch.md for the new people": "points at something outside ('docs/launch.md')",
+    "Add an installation section to the README": "naming something outside the request ('README')",
+    "can you check why linting is failing in CI": "about the state of the work then ('check')",
+    "summarise docs/launch.md for the new people": "naming something outside the request ('docs/launch.md')",
     "summarise the incident report:\n" + "x y z " * 5_000: "longer than",
 }
 
@@ -129,11 +129,11 @@ def test_a_request_that_stands_on_its_own(prompt: str) -> None:
 
 
 POINTING = {
-    "explain these valve failures to our customers": "points at something said before ('these')",
-    "write a test for https://rockets.example/issues/7": "points at something outside",
-    "draft a message about the changes for the team": "points at something outside ('the changes')",
-    "write the release text as we discussed this morning": "points at something outside",
-    "make a new branch of main and do meaningful commits": "points at something outside",
+    "explain these valve failures to our customers": "naming something said before ('these')",
+    "write a test for https://rockets.example/issues/7": "naming something outside the request",
+    "draft a message about the changes for the team": "naming something outside the request ('the changes')",
+    "write the release text as we discussed this morning": "naming something outside the request",
+    "make a new branch of main and do meaningful commits": "naming something outside the request",
     "can you give me a PR description": "about a pull request that is not shown",
     "write it down": "too short to say everything",
 }
@@ -147,7 +147,7 @@ def test_a_request_that_points_elsewhere(request_: str, why: str) -> None:
 
 def test_a_correction_makes_no_request_clear() -> None:
     """What was said about the answer does not show what the request was about."""
-    assert "state of work" in find_obstacle(
+    assert "state of the work" in find_obstacle(
         only(("fix the failing linter in CI", "Done."), ("no, run make", "Ran.", "no"))
     )
 
@@ -161,7 +161,7 @@ def test_a_prompt_that_is_no_task(prompt: str, why: str) -> None:
 def test_words_that_point_at_the_answer_before() -> None:
     """They need more content words, and fewer when the previous answer can be shown with them."""
     ask = "put these into the troubleshooting appendix"
-    assert "cannot be understood" in find_obstacle(only((f"{ask}", "Done.")))
+    assert "understandable only" in find_obstacle(only((f"{ask}", "Done.")))
     first, second = split_episodes(
         session("s1", ("list all known launch failures of March", "1. A."), (f"{ask} quickly", "Done."))
     )

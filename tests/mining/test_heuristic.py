@@ -117,7 +117,7 @@ def test_prompts_that_are_no_tasks() -> None:
     )
     assert found.tasks == ()
     assert [(each.subject, each.words, each.why.split(";")[0][:10]) for each in found.refused] == [
-        ("s9", "commit and push", "cannot be "),
+        ("s9", "commit and push", "understand"),
         ("s9", "what is the launch code of rockets?", "a question"),
     ]
 
