@@ -28,6 +28,6 @@ def test_night_compared_with_what_was_expected(tmp_path, capsys):
     assert usual / 2 <= took <= usual * 2
     low, high = find_range(usual, 200)
     assert low <= took <= high <= 2 * low
-    line = f"{low} to {high} calls were expected, {took} were made"
+    line = f"{took} calls were made where {low} to {high} were expected"
     assert line in render_report(report)
     assert line in " ".join(show_night(report).split())
