@@ -79,6 +79,8 @@ _HIRAGANA = r"\u3040-\u309f"
 _SCRIPT = re.compile(rf"(?P<han>[{_HAN}]+)|[^{_HAN}{_HIRAGANA}]+")
 """Matches the next run of Chinese characters, or of others; Japanese hiragana are skipped."""
 _WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
+_ASCII_WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+"""Matches what ``_WORD`` matches in folded text of ASCII alone, in half the time."""
 _LINK = re.compile(r"\w{2,9}://\S+")
 """Matches a URL; these are dropped, as they say where something is, not what is asked for."""
 _HEX = re.compile(r"(?=.*\d)[0-9a-f]{7,}")
@@ -330,11 +332,12 @@ def _signs(run: str) -> list[str]:
 
 
 def _words(text: str, unspaced: Callable[[str], list[str]] = _pairs) -> list[str]:
-    folded = _LINK.sub(" ", unicodedata.normalize("NFKC", text).casefold())
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = _PHRASE.sub(lambda match: PHRASES[match[0]], _LINK.sub(" ", folded) if "://" in folded else folded)
     words: list[str] = []
-    for found in _WORD.finditer(_PHRASE.sub(lambda match: PHRASES[match[0]], folded)):
+    for found in (_ASCII_WORD if folded.isascii() else _WORD).finditer(folded):
         word = found[0].replace("-", "")
-        if found["unspaced"]:
+        if found.lastgroup:
             words.extend(unspaced(word))
         elif not _HEX.fullmatch(word):
             parts = found[0].split("-")
