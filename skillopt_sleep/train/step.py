@@ -73,7 +73,8 @@ def train_step(
     run.artefacts.json(f"{folder}/rollout_results.json", [result.to_dict() for result in results])
     made = _propose(run, state, scheduler, rolled, step=step)
     run.artefacts.proposal(step, made)
-    record |= _describe_proposal(made, scheduler.get_lr() if run.config.use_edit_budget else None)
+    budget = scheduler.get_lr() if run.config.use_edit_budget and made.merged.proposals else None
+    record |= _describe_proposal(made, budget)
     if made.document == state.current_skill:
         state = replace(state, tried=(*state.tried, _note(step, made.edits, f"no change: {made.nothing}")))
         record |= {"action": "skip_no_patches", "why": made.nothing}
@@ -152,11 +153,11 @@ def _propose(
     run: Run, state: RunState, scheduler: LRScheduler, rolled: Sequence[Sequence[RolloutResult]], *, step: int
 ) -> StepProposal[str]:
     """Let edits be proposed from each batch's results; make one candidate skill by all edits or by a rewrite."""
-    config, budget = run.config, scheduler.step()
-    bound = budget if config.use_edit_budget else None
+    config, before = run.config, scheduler.state_dict()
+    bound = scheduler.step() if config.use_edit_budget else None
     aware = config.use_skill_aware_reflection
     lesson = Lesson(
-        edit_budget=WITHOUT_BUDGET if bound is None else bound,
+        edit_budget=WITHOUT_BUDGET if bound is None else config.edit_budget,  # the schedule bounds the selection alone
         rejected=state.rejected if config.use_rejected_buffer else (),
         notes=state.notes if config.use_meta_skill else "",
         lapses_from=LAPSES_FROM[config.skill_aware_appendix_source] if aware else frozenset(),
@@ -186,6 +187,8 @@ def _propose(
             f"step {step}: the optimizer answered no call for edits ({made.analyses[0].nothing}), so nothing is"
             " scored: run again when it answers"
         )
+    if not made.merged.proposals:  # as published, a step without edits uses up none of the schedule
+        scheduler.load_state_dict(before)
     if isinstance(scheduler, AutonomousScheduler) and made.selected.asked is not None:
         scheduler.choose(made.selected.asked)
     return made

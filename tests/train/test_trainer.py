@@ -103,13 +103,18 @@ def test_every_epoch_sees_every_item_once(tmp_path):
 
 
 def test_edit_budget_bounds_every_step(tmp_path):
-    """No step applies more edits than its budget, which goes from the largest to the smallest."""
+    """No step applies more edits than its budget, which falls; analysts may always propose the largest number.
+
+    A step without edits has no budget, and uses up none of the schedule.
+    """
     school = School()
     trainer(tmp_path, school, num_epochs=4, edit_budget=3, min_edit_budget=1, lr_scheduler="linear").train()
     history = written(tmp_path, "history.json")
-    assert [record["edit_budget"] for record in history] == [3, 2, 2, 2, 2, 2, 1, 1]
-    assert all(record["apply_report"]["applied"] <= record["edit_budget"] for record in history)
-    assert "at most 3 edits" in prompts(school, "edits")[0].system
+    budgets = [record["edit_budget"] for record in history]
+    assert [budget for budget in budgets if budget] == [3, 2, 2, 2, 2, 2, 1, 1][: len(budgets) - budgets.count(None)]
+    assert [record["n_edits_merged"] > 0 for record in history] == [budget is not None for budget in budgets]
+    assert all(record["apply_report"]["applied"] <= (record["edit_budget"] or 0) for record in history)
+    assert all("at most 3 edits" in prompt.system for prompt in prompts(school, "edits"))
 
 
 def test_autonomous_budget_is_what_the_optimizer_asks_for(tmp_path):
