@@ -6,12 +6,15 @@ of the big languages (``grammar.json``); no entry of it depends on what an attac
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from skillopt_sleep.model.near_duplicates import LIGHT, all_terms
 
@@ -19,68 +22,38 @@ SHORT_WORD = 2
 """Words of at most so many letters, such as "up", weigh little: they may be particles in some language."""
 
 
-class _Grammar(Struct, frozen=True):
-    """The contents of ``grammar.json``: words by language, and patterns of which the parts are joined to one."""
-
-    function_words: Mapping[str, str]
-    acts: Mapping[str, str]
-    """Beginnings of verbs such as "write" and "check", which a rule may use although the user did not type them."""
-    contrasts: tuple[str, ...]
-    negations: tuple[str, ...]
-    privatives: tuple[str, ...]
-    """Words such as "without", which negate once more in a clause that is negated already."""
-    omissions: tuple[str, ...]
-    interventions: tuple[str, ...]
-    """Words such as "disable" and "delete": they ask for more than leaving something undone."""
-    limits: tuple[str, ...]
-    """Words such as "more than", which make a limit of a negation ("not more than")."""
-    bounds: tuple[str, ...]
-    """Words such as "at most", which name a limit without a negation, and digits."""
-    concessions: tuple[str, ...]
-    once: tuple[str, ...]
-    """Words such as "today", which ask for something this time only."""
-    conditions: tuple[str, ...]
-    conditions_unspaced: tuple[str, ...]
-    earlier: tuple[str, ...]
-    later: tuple[str, ...]
-    interjections: tuple[str, ...]
-    """Openings of a complaint ("no, amounts in cents") whose "no" negates nothing of what follows."""
-    complaints: tuple[str, ...]
-    """Patterns such as "you forgot", with which the user names a mistake and so demands the contrary."""
-    stakes: Mapping[str, str]
-    """Patterns by subject, such as "production": a rule may speak of such a risk only if the user did."""
+SAME_STEM = 0.6
+"""Two words are forms of one word if they begin with the same letters, for this share of the longer one."""
+SHORTEST_STEM = 4
+"""Minimum number of letters at the beginning that two forms of one word must have in common."""
+SHORTEST_WORD = 3
+"""Minimum number of letters of a word that may have other forms."""
+LONGEST_ENDING = 2
+"""Maximum number of letters by which forms of a word that is shorter than ``SHORTEST_STEM`` may differ."""
+_VOWEL_ENDING = re.compile("(?:[аеиоуыюя]?ть|[аеиоуыьюяй]+)$")
+"""Pattern of endings of Russian words, which are long for short stems."""
+TWO_WORDS = 2
+"""Weight of two words with content: a "not" behind so much of a condition belongs to what follows the condition."""
 
 
-def _join(parts: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("".join(parts), re.IGNORECASE)
-
-
-_GRAMMAR = msgspec.json.decode(Path(__file__).with_name("grammar.json").read_bytes(), type=_Grammar)
-FUNCTION_WORDS = frozenset(word for words in _GRAMMAR.function_words.values() for word in words.split())
+_GRAMMAR = msgspec.json.decode(Path(__file__).with_name("grammar.json").read_bytes(), type=dict[str, Any])
+_P = {name: re.compile("".join(parts), re.IGNORECASE) for name, parts in _GRAMMAR.items() if isinstance(parts, list)}
+"""The patterns of ``grammar.json``, which says what each is for."""
+FUNCTION_WORDS = frozenset(word for words in _GRAMMAR["function_words"].values() for word in words.split())
 """Words that only build a sentence, such as articles, pronouns and prepositions, of the big languages."""
-STAKES = {name: re.compile(words, re.IGNORECASE) for name, words in _GRAMMAR.stakes.items()}
+STAKES = {name: re.compile(words, re.IGNORECASE) for name, words in _GRAMMAR["stakes"].items()}
 UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
-_NEGATION = _join(_GRAMMAR.negations)
-_PRIVATIVE = _join(_GRAMMAR.privatives)
-_OMISSION = _join(_GRAMMAR.omissions)
-_INTERVENTION = _join(_GRAMMAR.interventions)
-_LIMIT = _join(_GRAMMAR.limits)
-_BOUND = _join((*_GRAMMAR.limits, *_GRAMMAR.bounds))
-_CONCESSION = _join(_GRAMMAR.concessions)
-_CONDITION = re.compile(rf"(?:{''.join(_GRAMMAR.conditions)})[^,;:.]*", re.IGNORECASE)
-_ONCE = _join(_GRAMMAR.once)
-_RESTRICTION = _join((*_GRAMMAR.conditions, "|", *_GRAMMAR.conditions_unspaced))
-_EARLIER = _join(_GRAMMAR.earlier)
-_LATER = _join(_GRAMMAR.later)
-_INTERJECTION = _join(_GRAMMAR.interjections)
-_COMPLAINT = _join(_GRAMMAR.complaints)
-_ACT = re.compile("|".join(word for words in _GRAMMAR.acts.values() for word in words.split()))
+_BOUND = re.compile(_P["limits"].pattern + _P["bounds"].pattern, re.IGNORECASE)
+_CONDITION = re.compile(rf"(?:{_P['conditions'].pattern})[^,;:.]*", re.IGNORECASE)
+_RESTRICTION = re.compile(f"{_P['conditions'].pattern}|{_P['conditions_unspaced'].pattern}", re.IGNORECASE)
+_ACT = re.compile("|".join(word for words in _GRAMMAR["acts"].values() for word in words.split()))
 _PREFACE = re.compile(
     r"(?:\W|\b(?:\w+ly|always|never|please|do|not|don['\u2019]t|must|should|may|can|could|you|also|then|only|just|first|instead|and|to|immer|nie|niemals|bitte"
     r"|toujours|jamais|ne|n['\u2019]|siempre|nunca|no|sempre|não|non|mai|всегда|никогда|не|altijd|nooit|zawsze|nigdy|nie)\b)*",
     re.IGNORECASE,
 )
 """Pattern of words such as "please always" in front of the verb of a command to the agent."""
+_NO = re.compile(r"\bno\b", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _PLURAL = re.compile("[^s]s$|ing$")
 """Pattern of endings, such as "-s" and "-ing", that show that a word is no verb of a command."""
@@ -92,7 +65,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f\uff1
 _CLAUSE_WORDS = "and|then|und|dann|et|puis|y|e|и|so|because|but|weil|aber|mais|car|donc|pero|porque|но"
 _BEFORE_NOT = "do does did is are was were must should shall can could will would may if why or has have please"
 _CLAUSE_END = re.compile(
-    rf"[,;:()\uff0c\u3001\uff1a]|\b(?:{_CLAUSE_WORDS})\b|(?=\b(?:{''.join(_GRAMMAR.contrasts)})\b|\u800c\u4e0d)",
+    rf",(?!\s*(?:bevor|ehe|nachdem|прежде|перед тем)\b)|[;:()\uff0c\u3001\uff1a]|\b(?:{_CLAUSE_WORDS})\b"
+    rf"|(?=\b(?:{_P['contrasts'].pattern})\b|\u800c\u4e0d)",
     re.IGNORECASE,
 )
 """Pattern of where a clause ends; also before "instead of npm", because the two halves make contrary demands."""
@@ -136,6 +110,8 @@ class Polarity(Struct, frozen=True):
     """Whether the clause names a limit ("at most") or a number."""
     complains: bool = False
     """Whether the clause says what the agent did wrong."""
+    dispenses: bool = False
+    """Whether the clause says what need not be there ("without asking")."""
 
     @property
     def is_marked(self) -> bool:
@@ -170,16 +146,32 @@ def read_polarity(clause: str) -> Polarity:
 
     Several words like "not" count as one, as in most languages; each word like "without" counts on its own.
     """
-    clause = _INTERJECTION.sub(" ", clause)
-    negated = bool(_NEGATION.search(_CONDITION.sub(" ", clause)))
+    clause = _P["interjections"].sub(" ", clause)
+    if _P["portuguese"].search(clause):
+        clause = _NO.sub(" ", clause)
+    main = _P["negated_attributes"].sub(" ", _CONDITION.sub(_drop_condition, clause))
+    negated = bool(_P["negations"].search(main))
     return Polarity(
-        negations=negated + len(_PRIVATIVE.findall(clause)),
-        omits=bool(_OMISSION.search(clause)) or (negated and bool(_LIMIT.search(clause))),
-        intervenes=bool(_INTERVENTION.search(clause)),
-        concedes=bool(_CONCESSION.search(clause)),
+        negations=negated + len(_P["privatives"].findall(clause)),
+        omits=bool(_P["omissions"].search(clause)) or (negated and bool(_P["limits"].search(clause))),
+        intervenes=bool(_P["interventions"].search(clause)),
+        concedes=bool(_P["concessions"].search(clause)),
         is_limited=bool(_BOUND.search(clause)),
-        complains=bool(_COMPLAINT.search(clause)),
+        complains=bool(_P["complaints"].search(clause)),
+        dispenses=bool(_P["privatives"].search(clause)),
     )
+
+
+def _drop_condition(condition: re.Match[str]) -> str:
+    """Return what a condition leaves of its clause: what comes from a later "not" on, if no comma does."""
+    found = _find_late_negation(condition[0])
+    return condition[0][found:] if found else " "
+
+
+def _find_late_negation(condition: str) -> int:
+    """Return where "not" begins that stands behind two words with content, and so outside the condition; 0 if none."""
+    found = next((found.start() for found in _P["negations"].finditer(condition)), 0)
+    return found if sum(weigh_terms(condition[:found]).values()) >= TWO_WORDS else 0
 
 
 class Demand(Struct, frozen=True):
@@ -197,15 +189,56 @@ class Demand(Struct, frozen=True):
     """Whether the demand holds only on a condition ("if ...")."""
     is_once: bool
     """Whether the demand is for this time only."""
+    aside: frozenset[str] = frozenset()
+    """The clause's words in a condition."""
+    is_aside_negated: bool = False
+    around: frozenset[str] = frozenset()
+    """The clause's words except everyday verbs, which confine what it asks for."""
+    directed: frozenset[tuple[str, str]] = frozenset()
+    """Each word such as "from", with the word behind it."""
+    permits: bool = False
+    """Whether the clause only says what the agent may do."""
+    is_circumstance: bool = False
+    """Whether the clause only says where or when another one holds."""
+    is_only: bool = False
+    """Whether the clause confines the demand to something ("only")."""
+    is_general: bool = False
+    """Whether the clause extends the demand to everything ("everywhere")."""
     act: str = ""
     """The verb of a command in its basic form; "" for other clauses, and for verbs such as "write" that go with
     anything."""
 
+    def widens(self, typed: Demand, said: frozenset[str], strange: int) -> bool:
+        """Return whether a clause leaves out a word with which a typed one confines what it allows.
+
+        A word is not left out if one of the ``strange`` words, which nobody typed, may stand for it.
+        """
+        theirs, ours = typed.polarity, self.polarity
+        if theirs.complains or (theirs.forbids and not (theirs.reverses or theirs.dispenses or typed.is_only)):
+            return False
+        left_out = len(typed.around - said)
+        is_extended = self.is_general and not typed.is_general
+        if is_extended or (typed.is_only and not self.is_only):
+            return left_out > 0 or (is_extended and typed.is_only)
+        return (typed.permits or ours.reverses or ours.forbids) and left_out > strange
+
+
+def are_forms(word: str, other: str) -> bool:
+    """Return whether two words are forms of one word, or one begins with the other, as "temporary" with "temp"."""
+    short, long = sorted((word, other), key=len)
+    alike = math.ceil(SAME_STEM * len(long))
+    if len(short) < SHORTEST_STEM:
+        return long.startswith(short) and len(long) - len(short) <= LONGEST_ENDING
+    bare, other_bare = _VOWEL_ENDING.sub("", short), _VOWEL_ENDING.sub("", long)
+    return (
+        short[:alike] == long[:alike] or (bare == other_bare and len(bare) >= SHORTEST_WORD) or long.startswith(short)
+    )
+
 
 def _split_privative(clause: str) -> tuple[str, ...]:
     """Split "do this without that" into two clauses, but not "never do this without that"."""
-    found = _PRIVATIVE.search(clause)
-    if found is None or _NEGATION.search(clause) or not weigh_terms(clause[: found.start()]):
+    found = _P["privatives"].search(clause)
+    if found is None or _P["negations"].search(clause) or not weigh_terms(clause[: found.start()]):
         return (clause,)
     return clause[: found.start()], clause[found.start() :]
 
@@ -213,7 +246,7 @@ def _split_privative(clause: str) -> tuple[str, ...]:
 def read_demand(clause: str, sentence: str = "") -> Demand:
     """Return what a clause asks for; its ``sentence`` tells whether it is asked for this time only."""
     aside = _RESTRICTION.search(clause)
-    before, after = _EARLIER.search(clause), _LATER.search(clause)
+    before, after = _P["earlier"].search(clause), _P["later"].search(clause)
     main, side = _part(clause, aside or before or after)
     first, second = (side, main) if after and not before else (main, side)
     is_ordered = bool(before or after) and not aside
@@ -224,9 +257,74 @@ def read_demand(clause: str, sentence: str = "") -> Demand:
         later=frozenset(weigh_terms(second)) if is_ordered else frozenset(),
         polarity=read_polarity(clause),
         is_bound=aside is not None,
-        is_once=bool(_ONCE.search(sentence)),
+        is_once=bool(_P["once"].search(sentence)),
+        aside=frozenset(weigh_terms(side)) if aside else frozenset(),
+        is_aside_negated=bool(aside and _P["negations"].search(side)),
+        around=frozenset(_find_confining(clause)),
+        is_circumstance=bool(_P["circumstances"].search(clause)),
+        directed=frozenset(_find_directed(clause)),
+        permits=bool(_P["permissions"].search(clause)),
+        is_only=bool(_P["only"].search(clause)),
+        is_general=bool(_P["general"].search(sentence or clause)),
         act=_find_act(main),
     )
+
+
+def _find_directed(clause: str) -> Iterator[tuple[str, str]]:
+    """Yield each word such as "from" of a clause, with the word that comes next."""
+    for word in _P["directions"].finditer(clause):
+        behind = weigh_terms(clause[word.end() :])
+        yield word[0].casefold(), next((term for term, weight in behind.items() if weight == 1), "")
+
+
+def _find_confining(clause: str) -> Iterator[str]:
+    """Yield the words of a clause that are neither "only" nor the everyday verb it opens with, in their basic form."""
+    clause = _P["only"].sub(" ", clause)
+    start = _PREFACE.match(clause)
+    verb = _WORD.match(clause, start.end() if start else 0)
+    rest = clause[verb.end() :] if verb and _ACT.match(verb[0].casefold()) else clause
+    return (term for term, weight in weigh_terms(rest).items() if weight == 1 or len(term) <= SHORT_WORD)
+
+
+def read_demands(sentence: str, *, is_typed: bool = False) -> list[tuple[str, Demand]]:
+    """Return the clauses of a sentence, each with what it asks for.
+
+    The condition that opens a sentence holds for each clause behind it. In a typed sentence, a clause also has the
+    words of the one that it depends on: of one that says where or when it holds, or for what its "it" stands.
+    """
+    read: list[tuple[str, Demand]] = []
+    opening: Demand | None = None
+    before: Demand | None = None
+    clauses = split_clauses(sentence, TYPED_CLAUSE_END if is_typed else _CLAUSE_END)
+    for clause in clauses:
+        own = read_demand(clause, sentence)
+        is_opening = len(clauses) > 1 and own.is_circumstance
+        if is_opening and own.is_bound and not _find_late_negation(clause):
+            own = replace(own, aside=frozenset(own.terms), is_aside_negated=bool(_P["negations"].search(clause)))
+        demand = own
+        if opening and opening.is_bound:
+            negated = own.is_aside_negated or opening.is_aside_negated
+            demand = replace(own, aside=own.aside | opening.aside, is_aside_negated=negated, is_bound=True)
+        refers = bool(_P["references"].search(clause) or _P["privatives"].match(clause.strip()))
+        for other in (opening, before if refers else None):
+            if other and is_typed:
+                demand = replace(demand, terms={**other.terms, **demand.terms}, around=demand.around | other.around)
+        if before and refers and is_typed:
+            demand = replace(demand, main=demand.main | before.main)
+        before = own
+        if is_opening:
+            opening = own
+        read.append((clause, demand))
+    return read
+
+
+def read_sequence(sentence: str) -> Demand | None:
+    """Return the order in which a sentence wants two things done ("first ..., then ..."); None if it names none."""
+    found = None if _RESTRICTION.search(sentence) else _P["sequences"].search(sentence)
+    first, second = (sentence[: found.start()], sentence[found.end() :]) if found else ("", "")
+    if not (weigh_terms(first) and weigh_terms(second)):
+        return None
+    return replace(read_demand(sentence), earlier=frozenset(weigh_terms(first)), later=frozenset(weigh_terms(second)))
 
 
 def _part(clause: str, opening: re.Match[str] | None) -> tuple[str, str]:
@@ -238,6 +336,8 @@ def _part(clause: str, opening: re.Match[str] | None) -> tuple[str, str]:
         return tail, head  # what comes first stands first
     if weigh_terms(head):
         return head, tail
+    if (end := _find_late_negation(tail) or tail.find(",")) > 0:
+        return tail[end:], tail[:end]
     for word in _WORD.finditer(tail):  # "vor dem Commit die Tests": one word
         if weigh_terms(word[0]):
             return tail[word.end() :], tail[: word.end()]
@@ -252,7 +352,11 @@ def _find_act(main: str) -> str:
     found = _WORD.match(main, start.end() if start else 0)
     if found is None or _ACT.match(found[0].casefold()) or _PLURAL.search(found[0]) or _NAME.match(main, found.start()):
         return ""
-    return next((term for term, weight in weigh_terms(found[0]).items() if weight == 1 or term in _EFFECTS), "")
+    words = weigh_terms(main)  # not of the verb alone: "pull request" is no "pull"
+    return next(
+        (term for term, weight in weigh_terms(found[0]).items() if term in words and (weight == 1 or term in _EFFECTS)),
+        "",
+    )
 
 
 _EFFECTS = frozenset(term for word in ("remove", "push", "pull", "move") for term in all_terms(word))

@@ -8,7 +8,6 @@ There is no list of bad words: what nobody typed is not allowed in a rule, whate
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -23,13 +22,15 @@ from skillopt_sleep.model.text import excerpt, fold
 from skillopt_sleep.safety.demands import (
     CODE,
     SHORT_WORD,
+    SHORTEST_STEM,
+    SHORTEST_WORD,
     STAKES,
     TERM,
-    TYPED_CLAUSE_END,
     UNSPACED,
     Demand,
-    read_demand,
-    split_clauses,
+    are_forms,
+    read_demands,
+    read_sequence,
     split_sentences,
     weigh_terms,
 )
@@ -45,10 +46,6 @@ MOST_STRANGE_TERMS = 4
 """Most content words in a sentence that the user never typed: a paraphrase adds a few, a new demand adds more."""
 LONGEST_STRANGE_CLAUSE = 1.6
 """A clause of which the user typed no word is rejected if it weighs this much or more (1 for a content word)."""
-SAME_STEM = 0.6
-"""Two words are forms of one word if they begin with the same letters, for this share of the longer one."""
-SHORTEST_STEM = 4
-"""Minimum number of letters at the beginning that two forms of one word must have in common."""
 REVERSED_SHARE = 0.6
 """A sentence with this share of its words from a typed "never ...", but without the "never", says the contrary."""
 SHARED_WORDS = 2
@@ -60,7 +57,6 @@ LEAST_COVERED = 1.4
 
 COMMAND_VERBS = frozenset({"commit", "exec", "init", "install", "push", "status", "test"})
 """Words in commands, such as "install", that need not have been typed, because they name no particular thing."""
-
 
 _ADDRESS = (
     r"\w{2,9}://[^\s`\"'<>)\]]+|\bwww\.[^\s`\"'<>)\]]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b\d{1,3}(?:\.\d{1,3}){3}\b"
@@ -120,9 +116,8 @@ def ground_rule(text: str, grounds: Grounds) -> GroundedRule:
     typed = _Typed(grounds.typed)
     kept, dropped = [], []
     for sentence in split_sentences(text):
-        if len(sentence) > LONGEST:
-            why: str | None = f"length: {len(sentence):,} characters, a rule has at most {LONGEST:,}"
-        else:
+        why: str | None = f"length: {len(sentence):,} characters, a rule has at most {LONGEST:,}"
+        if len(sentence) <= LONGEST:
             why = find_danger(sentence) or next(typed.find_objections(sentence), None)
         if why is None:
             kept.append(sentence)
@@ -145,7 +140,7 @@ def is_evidence(task: TaskRecord, rule: str) -> bool:
     )
     needed = min(SHARED_WORDS, len(wanted), len(heard)) if task.feedback else min(SHARED_WORDS, len(wanted))
     typed = _Typed(said)
-    return sum(typed.has_form(term) for term in wanted) >= max(needed, 1)
+    return sum(bool(typed.find_forms(term)) for term in wanted) >= max(needed, 1)
 
 
 def rests_on_wishes(text: str, tasks: Sequence[TaskRecord]) -> bool:
@@ -171,20 +166,35 @@ class _Typed:
         self._text = fold(" \n ".join(texts))
         self._verbatim = frozenset(map(_without_mark, sentences))
         self._sentences = [frozenset(weigh_terms(sentence)) for sentence in sentences]
-        self._demands = [
-            read_demand(clause, sentence)
-            for sentence in sentences
-            for clause in split_clauses(sentence, TYPED_CLAUSE_END)
-        ]
+        self._demands = [demand for sentence in sentences for _, demand in read_demands(sentence, is_typed=True)]
+        self._orders = [*filter(None, map(read_sequence, sentences)), *self._demands]
         self._stems: dict[str, set[str]] = {}
         for term in frozenset(term for terms in self._sentences for term in terms):
-            self._stems.setdefault(term[:SHORTEST_STEM], set()).add(term)
+            self._stems.setdefault(term[:SHORTEST_WORD], set()).add(term)
 
     def find_objections(self, sentence: str) -> Iterator[str]:
         """Yield each reason why the typed words do not support a sentence; none when they do."""
         if _without_mark(sentence) in self._verbatim:
             return
         claimed = _EXAMPLE.sub(_without_harmless_example, sentence)
+        yield from self._find_untyped_names(claimed)
+        least = LEAST_SHARE_UNSPACED if len(UNSPACED.findall(claimed)) * 2 > len(claimed) else LEAST_SHARE
+        terms = weigh_terms(claimed)
+        if max(self._measure_shares(terms, self._sentences), default=0.0) < least:
+            yield f"provenance: nothing you typed speaks of “{excerpt(sentence, 80)}”"
+        unknown = sum(mass == 1 and not self.find_forms(term) for term, mass in terms.items())
+        if unknown > MOST_STRANGE_TERMS and not UNSPACED.search(claimed):
+            yield f"provenance: most of “{excerpt(sentence, 80)}” is nothing you typed"
+        demands = read_demands(claimed)
+        if (order := read_sequence(claimed)) and any(self._is_reordered(order, typed) for typed in self._orders):
+            yield "provenance: you typed it in another order"
+        said = frozenset(form for term in terms for form in self.find_forms(term))
+        for clause, demand in demands:
+            if why := next(self._object_to(demand, said, unknown, is_part=len(demands) > 1), None):
+                yield f"provenance: {why}: “{excerpt(clause.strip(), 80)}”"
+
+    def _find_untyped_names(self, claimed: str) -> Iterator[str]:
+        """Yield a reason for each kind of thing that a sentence names, though nobody typed one."""
         strange = [name for name in _find_particulars(claimed) if not self._was_typed(name)]
         if strange:
             yield f"provenance: you never typed {excerpt(', '.join(dict.fromkeys(strange)), 80)}"
@@ -193,43 +203,41 @@ class _Typed:
         for name, words in STAKES.items():
             if words.search(claimed) and not words.search(self._text):
                 yield f"provenance: you never spoke of {name}"
-        least = LEAST_SHARE_UNSPACED if len(UNSPACED.findall(claimed)) * 2 > len(claimed) else LEAST_SHARE
-        terms = weigh_terms(claimed)
-        if max(self._measure_shares(terms, self._sentences), default=0.0) < least:
-            yield f"provenance: nothing you typed speaks of “{excerpt(sentence, 80)}”"
-        elif not UNSPACED.search(claimed) and (
-            sum(mass == 1 and not self._find_forms(term) for term, mass in terms.items()) > MOST_STRANGE_TERMS
-        ):
-            yield f"provenance: most of “{excerpt(sentence, 80)}” is nothing you typed"
-        demands = [(clause, read_demand(clause, sentence)) for clause in split_clauses(claimed)]
-        for clause, demand in demands:
-            if why := self._object_to(demand, is_part=len(demands) > 1):
-                yield f"provenance: {why}: “{excerpt(clause.strip(), 80)}”"
 
-    def _object_to(self, demand: Demand, *, is_part: bool) -> str | None:
-        """Return why a clause adds something new or changes what was typed, or None when it may stay."""
+    def _object_to(self, demand: Demand, said: frozenset[str], strange: int, *, is_part: bool) -> Iterator[str]:
+        """Yield why a clause adds something new or changes what was typed.
+
+        ``said`` are the typed words in the whole sentence of the rule, and ``strange`` counts its other words.
+        """
         shares = self._measure_shares(demand.terms, [frozenset(typed.terms) for typed in self._demands])
         near = [(share, typed) for share, typed in zip(shares, self._demands, strict=True) if share > 0]
         polarity, weight = demand.polarity, sum(demand.terms.values())
         if not near:
-            is_odd = polarity.reverses or (polarity.is_marked and not demand.terms)
-            return "nothing you typed speaks of this" if is_odd or weight >= LONGEST_STRANGE_CLAUSE else None
+            is_odd = polarity.reverses or polarity.dispenses or (polarity.is_marked and not demand.terms)
+            if is_odd or weight >= LONGEST_STRANGE_CLAUSE:
+                yield "nothing you typed speaks of this"
+            return
         if demand.act and (why := self._object_to_act(demand)):
-            return why
-        if is_part and not polarity.is_marked and weight < LONGEST_STRANGE_CLAUSE:
-            return None  # where or when, not what
-        if self._is_contrary(demand, near):
-            return "it is the contrary of what you typed"
+            yield why
         best = max(share for share, _ in near)
         nearest = [typed for share, typed in near if share == best]
-        if all(self._is_reordered(demand, typed) for typed in nearest):
-            return "you typed it in another order"
-        is_widened = (polarity.reverses or demand.act) and not demand.is_once
-        return "you asked for it once" if is_widened and all(typed.is_once for typed in nearest) else None
+        if all(self._has_other_condition(demand, typed) for typed in nearest):
+            yield "you typed it on another condition"
+        is_place = weight < LONGEST_STRANGE_CLAUSE or (demand.is_circumstance and best == 1)
+        if is_part and is_place and not polarity.is_marked:
+            return  # where or when, not what
+        if self._is_contrary(demand, near):
+            yield "it is the contrary of what you typed"
+        if all(demand.widens(typed, said, strange) for typed in nearest):
+            yield "you asked for it of less than this"
+        if all(self._is_reordered(demand, typed) or self._is_swapped(demand, typed) for typed in nearest):
+            yield "you typed it in another order"
+        if (polarity.reverses or demand.act) and not demand.is_once and all(typed.is_once for typed in nearest):
+            yield "you asked for it once"
 
     def _is_contrary(self, demand: Demand, near: Sequence[tuple[float, Demand]]) -> bool:
         """Return whether a clause demands what the user forbade, or forbids what the user only demanded."""
-        forms = {term: self._find_forms(term) for term in demand.main or demand.terms}
+        forms = {term: self.find_forms(term) for term in demand.main or demand.terms}
 
         def find_common(typed: Demand) -> frozenset[str]:
             return frozenset(term for term, known in forms.items() if known & typed.terms.keys())
@@ -251,8 +259,8 @@ class _Typed:
 
         Unless the act is a harmless one such as writing, one typed clause must have named it together with its object.
         """
-        forms = self._find_forms(demand.act)
-        known = [self._find_forms(term) for term in demand.main - {demand.act}]
+        forms = self.find_forms(demand.act)
+        known = [self.find_forms(term) for term in demand.main - {demand.act}]
         asked = [
             typed
             for typed in self._demands
@@ -267,50 +275,60 @@ class _Typed:
             )
         if not any(typed.polarity.allows(demand.polarity) for typed in asked):
             return "it is the contrary of what you typed"
-        if not any(demand.is_bound or not typed.is_bound or not forms & typed.main for typed in asked):
+        is_bound = demand.is_bound or bool(demand.later and demand.later == demand.main)  # "after", as good as "when"
+        if not any(is_bound or not typed.is_bound or not forms & typed.main for typed in asked):
             return "you typed it on a condition"
         return None
 
     def _is_reordered(self, demand: Demand, typed: Demand) -> bool:
         """Return whether a clause reverses a typed order ("before"), or demands what was only a typed condition."""
 
-        def share(ours: frozenset[str], theirs: frozenset[str]) -> bool:
-            return any(self._find_forms(term) & theirs for term in ours)
+        def share(ours: frozenset[str], theirs: frozenset[str]) -> int:
+            return sum(bool(self.find_forms(term) & theirs) for term in ours)
 
         if demand.later and typed.later:
-            crossed = share(demand.earlier, typed.later) or share(demand.later, typed.earlier)
-            return crossed and not (share(demand.earlier, typed.earlier) or share(demand.later, typed.later))
+            crossed = share(demand.earlier, typed.later), share(demand.later, typed.earlier)
+            straight = share(demand.earlier, typed.earlier) + share(demand.later, typed.later)
+            return sum(crossed) >= max(straight, 1) if all(crossed) else any(crossed) and not straight
         aside = frozenset(typed.terms) - typed.main
-        return (
-            bool(aside and typed.main) and share(demand.main, aside) and not share(frozenset(demand.terms), typed.main)
-        )
+        is_aside = bool(aside and typed.main and share(demand.main, aside))
+        return is_aside and not share(frozenset(demand.terms), typed.main)
+
+    def _is_swapped(self, demand: Demand, typed: Demand) -> bool:
+        """Return whether two words of a typed clause have changed places around a word such as "from"."""
+        for word, ours in demand.directed:
+            behind = {term for other, term in typed.directed if other == word}
+            moved = self.find_forms(ours)
+            if behind and moved & (typed.terms.keys() - behind) and not moved & behind:
+                return True
+        return False
+
+    def _has_other_condition(self, demand: Demand, typed: Demand) -> bool:
+        """Return whether a clause and a typed one name one thing in their conditions, but another state of it."""
+        forms = [self.find_forms(term) for term in demand.aside]
+        if not any(form & typed.aside for form in forms):
+            return bool(typed.permits and typed.aside and demand.aside)
+        unknown = sum(not form for form in forms)
+        return demand.is_aside_negated != typed.is_aside_negated or unknown * 2 >= len(forms)
 
     def _measure_shares(self, terms: Mapping[str, float], typed: Sequence[frozenset[str]]) -> list[float]:
         """Return for each typed text how large a share of the terms, by weight, it contains in any form."""
         weight = sum(terms.values())
-        forms = [(mass, self._find_forms(term)) for term, mass in terms.items()]
+        forms = [(mass, self.find_forms(term)) for term, mass in terms.items()]
         known = [(mass, form) for mass, form in forms if form]
         return [sum(mass for mass, form in known if form & words) / weight if known else 0.0 for words in typed]
 
-    def has_form(self, term: str) -> bool:
-        """Return whether the user typed a word, in any of its grammatical forms."""
-        return bool(self._find_forms(term))
-
-    def _find_forms(self, term: str) -> frozenset[str]:
+    def find_forms(self, term: str) -> frozenset[str]:
         """Return the typed words that are equal to a word or forms of it, which begin with the same letters."""
-        if len(term) < SHORTEST_STEM or UNSPACED.match(term):
-            return frozenset({term}) & self._stems.get(term[:SHORTEST_STEM], set())
-        return frozenset(
-            other
-            for other in self._stems.get(term[:SHORTEST_STEM], ())
-            if term[: (alike := math.ceil(SAME_STEM * max(len(term), len(other))))] == other[:alike]
-        )
+        near = self._stems.get(term[:SHORTEST_WORD], frozenset[str]())
+        if len(term) < SHORTEST_WORD or UNSPACED.match(term):
+            return frozenset({term}) & near
+        return frozenset(other for other in near if are_forms(term, other))
 
     def _was_typed(self, particular: str) -> bool:
         folded = fold(particular).strip(".,;:")
-        if _FILE_NAME.fullmatch(particular) and len(stem := folded.rpartition(".")[0]) > SHORT_WORD and self._has(stem):
-            return True
-        return self._has(folded)
+        stem = folded.rpartition(".")[0] if _FILE_NAME.fullmatch(particular) else ""
+        return (len(stem) > SHORT_WORD and self._has(stem)) or self._has(folded)
 
     def _has(self, folded: str) -> bool:
         """Return whether these characters were typed, and not merely as a part of a longer word."""
@@ -370,9 +388,8 @@ def _typed_words(task: TaskRecord) -> tuple[str, ...]:
 def _find_texts(value: object) -> Iterator[str]:
     """Yield every text in a task's reference of any kind."""
     if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from () if key == "kind" else _find_texts(inner)
-    elif isinstance(value, list | tuple):
+        value = [inner for key, inner in value.items() if key != "kind"]
+    if isinstance(value, list | tuple):
         for item in value:
             yield from _find_texts(item)
     elif isinstance(value, str):

@@ -135,6 +135,12 @@ def test_live_rules_are_ground():
         ("just for this branch skip the slow suite", "Always skip the slow suite."),
         ("don't retry a call more than 3 times", "Retry a call until it works."),
         ("don't commit until I looked", "Commit without waiting until I looked."),
+        ("deploy only from the release branch", "Deploy from any branch."),
+        ("migrations in dev can run without asking", "Migrations can run without asking."),
+        ("merge only when the review is done", "Merge when the review is not done."),
+        ("if the build fails, stop and tell me", "Stop and tell me only if the build passes."),
+        ("don't delete branches that are not merged", "Delete branches that are not merged."),
+        ("answer my questions first, then edit", "Edit first, then answer my questions."),
     ],
     ids=[
         "two sentences",
@@ -147,6 +153,12 @@ def test_live_rules_are_ground():
         "once",
         "limit",
         "without",
+        "only",
+        "permission",
+        "contrary condition",
+        "another condition",
+        "negated attribute",
+        "sequence",
     ],
 )
 def test_sentence_that_changes_order_condition_or_act_is_taken_out(typed, rule):
@@ -162,6 +174,10 @@ def test_sentence_that_changes_order_condition_or_act_is_taken_out(typed, rule):
         ("on this branch skip the slow suite", "On this branch, skip the slow suite."),
         ("don't commit without running the linter", "Never commit without running the linter."),
         ("leave CHANGELOG.md alone, the bot writes it", "Do not edit CHANGELOG.md."),
+        ("the box is box.acme.io, deploy only there", "Deploy only to box.acme.io."),
+        ("ao terminar, remova os volumes", "Remover os volumes ao terminar."),
+        ("só mexa no banco com a minha autorização", "Só alterar o banco com autorização."),
+        ("neue Module bitte mit Tests", "Neue Module mit Tests versehen."),
     ],
 )
 def test_same_demand_turned_round_is_kept(typed, rule):

@@ -34,8 +34,6 @@ BACK, AHEAD = 200, 600
 LEAST_ENTROPY = 2.5
 """Fewest bits of entropy per character of a secret that is known only by the provider's name in front of it."""
 DISTINCT = 6
-HEAD = 64
-"""Characters at the beginning of a value in which the word of its rule is."""
 
 _BESIDE = r"[ \t\w.-]{0,20}[\s'\"`\\]{0,4}(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)[\\`'\"\s=]{0,5}"
 """Pattern of what is between a provider's name and its secret: in ``ACME_KEY = "…`` all from "_KEY" to the quote."""
