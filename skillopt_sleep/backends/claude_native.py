@@ -69,13 +69,10 @@ If it were in the user's home among other sessions, a copy would stay there when
 """
 NO_SESSION = "No conversation found with session ID"
 HOOK_CALLS = "loaded.jsonl"
-LOGIN_SETTINGS = (
-    "apiKeyHelper",
-    "awsAuthRefresh",
-    "awsCredentialExport",
-    "env",
-    "forceLoginMethod",
-    "forceLoginOrgUUID",
+LOGIN_SETTINGS = tuple(
+    """
+    apiKeyHelper awsAuthRefresh awsCredentialExport env forceLoginMethod forceLoginOrgUUID
+    """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 """Keys of the user's settings file that a login may depend on; a replay gets no others."""
 OWN_PREFIXES = ("ANTHROPIC_", "CLAUDE_")

@@ -56,23 +56,18 @@ LOGS = {"RUST_LOG": "codex_core=warn"}
 NO_SYSTEM = "Answer the user."
 """System prompt used when a prompt has none, because Codex refuses an empty file of instructions."""
 
-QUIET = (
-    "features.plugins=false",
-    "features.remote_plugin=false",
-    "features.apps=false",
-    "analytics.enabled=false",
-    "check_for_update_on_startup=false",
-    "features.unbounded_connection_retries=false",
+QUIET = tuple(
+    """
+    features.plugins=false features.remote_plugin=false features.apps=false analytics.enabled=false
+    check_for_update_on_startup=false features.unbounded_connection_retries=false
+    """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 """Settings that keep Codex from connecting to hosts other than the model's, and from retrying forever when offline."""
-ALONE = (
-    "features.hooks=false",
-    "features.goals=false",
-    "features.sleep_tool=false",
-    "agents.enabled=false",
-    "tools.experimental_request_user_input.enabled=false",
-    'web_search="disabled"',
-    "notify=[]",
+ALONE = tuple(
+    """
+    features.hooks=false features.goals=false features.sleep_tool=false agents.enabled=false
+    tools.experimental_request_user_input.enabled=false web_search="disabled" notify=[]
+    """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 """Settings that switch off hooks, sub-agents, web search, and questions to the user."""
 ANSWER = ("exec", "--json", "--ephemeral", "--skip-git-repo-check", "--sandbox", "read-only")

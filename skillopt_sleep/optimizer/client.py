@@ -26,28 +26,11 @@ ReplyT = TypeVar("ReplyT", bound=Struct)
 EXCERPT = 900
 """Maximum characters of a quoted text, such as an answer, in a prompt for the optimizer."""
 
-TAGS = (
-    "document",
-    "preferences",
-    "rejected-before",
-    "requests",
-    "request",
-    "asked",
-    "answer",
-    "better-answer",
-    "worse-answer",
-    "the-developer-said",
-    "accepted-in-the-end",
-    "wanted",
-    "why-it-failed",
-    "notes",
-    "guidance",
-    "appendix",
-    "candidate",
-    "edits",
-    "history",
-    "before",
-    "now",
+TAGS = tuple(
+    """
+    document preferences rejected-before requests request asked answer better-answer worse-answer the-developer-said
+    accepted-in-the-end wanted why-it-failed notes guidance appendix candidate edits history before now
+    """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 """Every tag in the optimizer's prompts; quoted text is changed so that it can open or close none of them."""
 

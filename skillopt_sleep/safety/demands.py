@@ -20,8 +20,6 @@ from skillopt_sleep.model.near_duplicates import LIGHT, all_terms
 
 SHORT_WORD = 2
 """Words of at most so many letters, such as "up", weigh little: they may be particles in some language."""
-
-
 SAME_STEM = 0.6
 """Two words are forms of one word if they begin with the same letters, for this share of the longer one."""
 SHORTEST_STEM = 4
@@ -34,7 +32,6 @@ _VOWEL_ENDING = re.compile("(?:[аеиоуыюя]?ть|[аеиоуыьюяй]+)$
 """Pattern of endings of Russian words, which are long for short stems."""
 TWO_WORDS = 2
 """Weight of two words with content: a "not" behind so much of a condition belongs to what follows the condition."""
-
 
 _GRAMMAR = msgspec.json.decode(Path(__file__).with_name("grammar.json").read_bytes(), type=dict[str, Any])
 _P = {name: re.compile("".join(parts), re.IGNORECASE) for name, parts in _GRAMMAR.items() if isinstance(parts, list)}

@@ -180,16 +180,11 @@ class Installation:
 
 VERSION = re.compile(r"v?\d+(\.\d+)*([-+].*)?")
 """Pattern of a folder's name that is a version, such as "v22.3.0"."""
-USUAL_FOLDERS = (
-    ".local/bin",
-    ".claude/local",
-    ".npm-global/bin",
-    ".volta/bin",
-    ".bun/bin",
-    ".local/share/mise/shims",
-    ".asdf/shims",
-    ".nvm/versions/node/*/bin",
-    "bin",
+USUAL_FOLDERS = tuple(
+    """
+    .local/bin .claude/local .npm-global/bin .volta/bin .bun/bin .local/share/mise/shims .asdf/shims
+    .nvm/versions/node/*/bin bin
+    """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 """Folders in the user's home in which installers of agents put programs."""
 SYSTEM_FOLDERS = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin")

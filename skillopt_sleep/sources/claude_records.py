@@ -200,15 +200,11 @@ NOTICES = (
 )
 """Beginnings of texts that are no prompt of a person: a program wrote them, or they are a shell command."""
 
-_ADDED_TAGS = (
-    "ide_diagnostics",
-    "ide_opened_file",
-    "ide_selection",
-    "new-diagnostics",
-    "system-instruction",
-    "system-reminder",
-    "system_instruction",
-    "user-prompt-submit-hook",
+_ADDED_TAGS = tuple(
+    """
+    ide_diagnostics ide_opened_file ide_selection new-diagnostics system-instruction system-reminder
+    system_instruction user-prompt-submit-hook
+    """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 _ADDED_BEFORE = re.compile(rf"\s*<(?P<tag>{'|'.join(_ADDED_TAGS)})\b[^>]*>.*?</(?P=tag)>\s*", re.DOTALL)
 _INTERRUPTION = "[Request interrupted by user"

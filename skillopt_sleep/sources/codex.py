@@ -31,33 +31,13 @@ from skillopt_sleep.sources.codex_steps import StepsReader
 from skillopt_sleep.sources.files import list_session_files, read_lines
 from skillopt_sleep.sources.turns import TurnLog
 
-CONTEXT_TAGS = (
-    "additional_context",
-    "app-context",
-    "apps_instructions",
-    "codex_internal_context",
-    "collaboration_mode",
-    "environment_context",
-    "environments_instructions",
-    "external_",
-    "goal_context",
-    "heartbeat",
-    "hook_prompt",
-    "image",
-    "/image",
-    "internal_model_context",
-    "multi_agent_mode",
-    "permissions",
-    "personality_spec",
-    "plugins_instructions",
-    "recommended_plugins",
-    "skill",
-    "skills_instructions",
-    "subagent_notification",
-    "turn_aborted",
-    "user_action",
-    "user_instructions",
-    "user_shell_command",
+CONTEXT_TAGS = tuple(
+    """
+    additional_context app-context apps_instructions codex_internal_context collaboration_mode environment_context
+    environments_instructions external_ goal_context heartbeat hook_prompt image /image internal_model_context
+    multi_agent_mode permissions personality_spec plugins_instructions recommended_plugins skill skills_instructions
+    subagent_notification turn_aborted user_action user_instructions user_shell_command
+    """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 """Tags at the beginning of a message show that it is no prompt but context, or a shell command of the user."""
 

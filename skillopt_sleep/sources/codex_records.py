@@ -18,21 +18,11 @@ READ_TYPES = frozenset({"event_msg", "response_item", "session_meta", "turn_cont
 """Types of record, as a line of a Codex file is called here, that are needed; others are ignored."""
 
 READ_PAYLOADS = frozenset(
-    {
-        "",
-        "custom_tool_call",
-        "custom_tool_call_output",
-        "exec_command_end",
-        "function_call",
-        "function_call_output",
-        "item_completed",
-        "local_shell_call",
-        "message",
-        "task_complete",
-        "turn_aborted",
-        "user_message",
-    }
-)
+    """
+    custom_tool_call custom_tool_call_output exec_command_end function_call function_call_output item_completed
+    local_shell_call message task_complete turn_aborted user_message
+    """.split()  # noqa: SIM905 - a list of words is not more readable
+) | {""}
 """Types of payload that are needed; "" stands for those of ``turn_context``, which have no type."""
 
 

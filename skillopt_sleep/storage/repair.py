@@ -74,21 +74,11 @@ COLUMNS: tuple[tuple[str, str, Decoder], ...] = (
 """(table, column, decoder) of each column whose values must be decodable, unless they are NULL."""
 BACKUP = "sleep.db.copy"
 """File name of the backup of ``sleep.db``, in the same folder."""
-PAST = (
-    "adoptions",
-    "adopted_how",
-    "proposals",
-    "nights",
-    "tried_edits",
-    "tried_lives",
-    "tasks",
-    "sessions",
-    "turns",
-    "session_remotes",
-    "moment_checks",
-    "judged_moments",
-    "steps",
-    "forgotten_sessions",
+PAST = tuple(
+    """
+    adoptions adopted_how proposals nights tried_edits tried_lives tasks sessions turns session_remotes
+    moment_checks judged_moments steps forgotten_sessions
+    """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 """Tables of past events. Rows that they lost are taken from the backup; rows of other tables may be gone on purpose."""
 SAME = {"adoptions": ("night", "project", "path"), "proposals": ("project",)}

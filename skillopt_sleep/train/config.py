@@ -133,21 +133,11 @@ def build_scheduler(mode: str = "cosine", max_lr: int = 4, min_lr: int = 2, tota
     return SCHEDULERS[mode](max_lr, min_lr, total_steps)
 
 
-PROMPTS = (
-    "analyst_error",
-    "analyst_success",
-    "analyst_contrast",
-    "merge_failure",
-    "merge_success",
-    "merge_final",
-    "ranking",
-    "slow_update",
-    "meta_skill",
-    "rewrite",
-    "rewrite_cases",
-    "rewrite_merge",
-    "lapses",
-    "consolidate",
+PROMPTS = tuple(
+    """
+    analyst_error analyst_success analyst_contrast merge_failure merge_success merge_final ranking slow_update
+    meta_skill rewrite rewrite_cases rewrite_merge lapses consolidate
+    """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 """Names of the prompts whose system part a run may replace (``prompt_overrides``)."""
 CHOICES = {

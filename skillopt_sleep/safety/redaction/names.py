@@ -39,22 +39,10 @@ LINE_FRONT = 40
 """Maximum number of characters of a line in front of the name of a setting, such as "export "."""
 LINE_BEFORE = 400
 """Characters of the line above a setting such as ``NAME=value`` that are read to see if it is a setting too."""
-_TELLING = (
-    "pass",
-    "pwd",
-    "secret",
-    "token",
-    "cred",
-    "key",
-    "_pat",
-    "auth",
-    "cookie",
-    "jwt",
-    "sig",
-    "heroku",
-    "pw",
-    "wort",
-    "psk",
+_TELLING = tuple(
+    """
+    pass pwd secret token cred key _pat auth cookie jwt sig heroku pw wort psk
+    """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 
 

@@ -32,15 +32,10 @@ from skillopt_sleep.train.results import RolloutResult, check_result, compute_sc
 
 REQUIRED = ("get_items", "rollout_one")
 _PACKAGED = re.compile(rf"^\s*(?:from\s+\.|(?:from|import)\s+{re.escape(ENVIRONMENTS)}\.(?!base\b))", re.MULTILINE)
-OPTIONAL = (
-    "get_initial_skill",
-    "get_task_types",
-    "calls_of",
-    "setup",
-    "plan_epoch",
-    "traits",
-    "rollout_batch",
-    "reflect_batch",
+OPTIONAL = tuple(
+    """
+    get_initial_skill get_task_types calls_of setup plan_epoch traits rollout_batch reflect_batch
+    """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 
 
