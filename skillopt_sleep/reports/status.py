@@ -166,7 +166,7 @@ def describe_failure(failure: Failure) -> Iterator[Cell]:
 def list_troubles(failure: Failure | None, outlook: Outlook | None) -> Iterator[str]:
     """Yield why the last nights failed or a due one has not begun, each with what to do, for the page of all nights."""
     if failure:
-        yield " ".join(part.text if isinstance(part, Line) else part for part in describe_failure(failure))
+        yield " ".join((part.text if isinstance(part, Line) else part).strip() for part in describe_failure(failure))
     if outlook and outlook.scheduled:
         lines = [line for line in describe_schedule(outlook) if line.startswith((" ", *PROBLEMS))]
         yield from "\n".join(lines).replace("\n ", " ").splitlines()

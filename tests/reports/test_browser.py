@@ -129,7 +129,7 @@ PAGES = {
     "failed": lambda: render_page(describe_night(LOGGED_OUT)),
     "nothing-new": lambda: render_page(describe_night(SAMPLES["no-sessions"])),
     "dropped": lambda: render_page(describe_night(SAMPLES["rejected"])),
-    "month": lambda: render_index(history(weeks=30, nights=30)),
+    "month": lambda: render_index(replace(history(weeks=30, nights=30), troubles=("FAILED: it has no `KEY`.",))),
 }
 
 

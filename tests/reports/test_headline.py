@@ -6,8 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.edit import EditStatus
+from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.night.report import Loading, NightState, ReplayReport, StoppedBy
 from skillopt_sleep.reports.headline import summarize_night
+from skillopt_sleep.reports.rows import keep_relevant, list_held_back
+from skillopt_sleep.reports.view import describe_night
 from tests.reports.samples import ACCEPTED, BUDGET, GOES_ON, LOGGED_OUT, PAIRED, RUNNING, SAMPLES, UNDECIDED
 
 
@@ -147,3 +151,42 @@ def test_spent_budget_names_the_flag_of_the_cap_in_the_way(spend, flag):
     """The command offered raises the cap that was reached, not another one."""
     told = summarize_night(replace(BUDGET, spend=replace(BUDGET.spend, **spend)))
     assert told.steps[0].command == f"skillopt-sleep run {flag}"
+
+
+def test_every_listed_rule_is_counted():
+    """The first sentence counts each rule that the page lists, whatever its state."""
+    night = describe_night(PAIRED)
+    listed = [rule.state for group in night.groups for rule in group.rules]
+    assert (listed.count("proven"), len(listed)) == (2, 4)
+    assert night.said == "Two rules are proven and wait for you, two others are not proven; nothing has changed yet."
+
+
+def test_earlier_change_that_waits_is_named():
+    """A night without a proposal leads to the one of an earlier night."""
+    night = describe_night(UNDECIDED, earlier="2026-07-01-c9a0")
+    assert night.now.startswith("A change of an earlier night still waits for you.")
+    assert ("skillopt-sleep adopt 2026-07-01-c9a0", "applies the earlier change to your files") in night.steps
+
+
+def test_held_back_rule_is_listed_once_and_not_beside_its_trial():
+    """A rule that is on trial, or held back for two documents, is one rule to its reader."""
+    (guarded,) = [held for held in GOES_ON.held_edits if held.status is EditStatus.GUARDED]
+    rule = guarded.edit.with_text(GOES_ON.pending[0].rules[0])
+    twice = (*GOES_ON.held_edits, replace(guarded, edit=replace(guarded.edit, id="e-9")), replace(guarded, edit=rule))
+    assert [held.edit.text for held in list_held_back(replace(GOES_ON, held_edits=twice))] == [guarded.edit.text]
+
+
+def test_what_was_left_out_adds_up():
+    """Each example says how often it occurred, and the rest is counted, not named."""
+    words = ["Yes."] * 12 + ["See you."] * 4 + ["What?", "Why?"]
+    refused = tuple(Refusal(subject="s1", words=said, why="too short") for said in words)
+    ((count, _, examples),) = describe_night(replace(ACCEPTED, skipped=(), refused=refused)).left_out
+    assert (count, examples) == ("18 requests", ("“Yes.” (12 times)", "“See you.” (4 times)", "2 more"))
+
+
+def test_example_in_a_rule_makes_no_words_its_source():
+    """Words about the thing of the example alone are not quoted, unless there are no others."""
+    rule = "Name tests after the unit, like test_parcel_weight."
+    about, other = "Wrong, tests are named after the unit.", "The parcel weight is missing, cover that."
+    assert keep_relevant((about, other), rule) == (about,)
+    assert keep_relevant((other,), rule) == (other,)

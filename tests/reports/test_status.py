@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.model.task import Shortfall
 from skillopt_sleep.reports.blocks import render_plain
-from skillopt_sleep.reports.status import Status, describe_status
+from skillopt_sleep.reports.status import Failure, Outlook, Status, describe_status, list_troubles
+from skillopt_sleep.scheduling.due import Waker
 from tests.reports.samples import (
     ACCEPTED,
     BUDGET,
@@ -93,3 +94,17 @@ def test_status_tells_a_night_at_work_from_one_cut_short():
     at_work = read(replace(cut_short, running=True))
     assert "A night is running." in at_work
     assert "interrupted" not in at_work
+
+
+def test_page_of_all_nights_is_told_what_failed_or_waits():
+    """Why, what to do, and where the details are; of a schedule only what is wrong, and why a due night waits."""
+    failure = Failure(key="n", nights=1, why="claude is not logged in", now="Log in.", log="/x/report.md")
+    waits = Outlook(using=Waker.DAEMON, at="03:00", scheduled=True, waits=True, held="another night is running")
+    assert list(list_troubles(failure, waits)) == [
+        "FAILED: The last night failed: claude is not logged in. Log in. Details: /x/report.md",
+        "WAITING: a night is due and waits: another night is running.",
+    ]
+    assert list(list_troubles(None, replace(waits, waits=False, clock="it was put back"))) == [
+        "CLOCK: it was put back."
+    ]
+    assert list(list_troubles(None, None)) == []

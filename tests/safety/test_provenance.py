@@ -228,3 +228,12 @@ def test_no_text_is_slow(text):
 def test_rule_rests_on_wishes_sentence_by_sentence(rule, typed, rests):
     """Each sentence must rest on a standing wish that was typed; what stands beside it is none."""
     assert rests_on_wishes(rule, [make_task(typed)]) is rests
+
+
+@pytest.mark.parametrize("thing", ["pull request", "merge request"])
+def test_pull_request_is_a_thing_and_no_act(thing):
+    """Nobody need have asked to pull for a rule about the titles of pull requests."""
+    said = "No, in commit subjects and titles the ticket key comes first and then an imperative verb."
+    rule = f"Start commit subjects and {thing} titles with the ticket key and an imperative verb."
+    assert ground_rule(rule, Grounds(typed=(said,))).dropped == ()
+    assert ground_rule(f"{rule} Pull from a mirror.", Grounds(typed=(said,))).text == rule
