@@ -115,6 +115,14 @@ def test_any_cut_gives_the_same_archive(tmp_path, resumed, monkeypatch):
     assert sum(resumed) > len(resumed) / 2
 
 
+def test_no_mark_where_something_is_open(tmp_path, monkeypatch):
+    """A prompt that waits in the queue, or has no answer yet, says something about turns that begin later."""
+    file = NamedFile().user("rename it").call("Edit", file_path="/srv/app/a.py").result("ok").assistant("Renamed a.py.")
+    file.queue("enqueue", "use tox").user("and run the tests").assistant("They pass.").queue("remove")
+    file.user("commit").user("that is not what I asked for, a.py is gone").user("a.py is still wrong")
+    check_cuts(tmp_path, file.lines, monkeypatch)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_any_cut_of_a_made_up_day_gives_the_same_archive(tmp_path, resumed, monkeypatch, seed):
