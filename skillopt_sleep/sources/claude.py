@@ -250,7 +250,7 @@ class SessionReader:
             if kind is PromptKind.TYPED:
                 self._from_queue.clear()
             draft = self._begin_turn(record, typed.text, kind)
-            if kind is PromptKind.TYPED and self._queue.is_empty():
+            if kind is PromptKind.TYPED and not self._queue.waiting:
                 self._note_resting_place(draft, len(self._seen) - bool(record.uuid))
         if typed.command:
             self.log.current.skills[typed.command] = None
@@ -299,9 +299,7 @@ class SessionReader:
     def _read_queue_operation(self, record: records.Record) -> None:
         text = self._queue.apply(record.operation or "", records.read_text(record.content), record.reason or "")
         words = records.find_typed_text([text]).text
-        self.went_astray |= bool(
-            record.uuid
-        )  # no version writes one, and uuids before a mark are known of messages only
+        self.went_astray |= bool(record.uuid)  # no version writes one here, and a mark lists those of messages only
         if words and self._entrypoint not in self._headless:
             self._from_queue[words] = self._begin_turn(record, words, PromptKind.QUEUED)
 

@@ -313,23 +313,19 @@ class InputQueue:
     """
 
     def __init__(self, removed_early: int = 0) -> None:
-        self._waiting: list[str] = []
+        self.waiting: list[str] = []
         self.removed_early = removed_early
         """How many prompts an attachment gave to the agent before a record said that they were taken out."""
-
-    def is_empty(self) -> bool:
-        """Tell whether no prompt waits."""
-        return not self._waiting
 
     def apply(self, operation: str, text: str, reason: str) -> str:
         """Add or take out prompts as a record says; return the one that the agent got while it worked, or ""."""
         match operation:
             case "enqueue":
-                self._waiting.append(text)
-            case "dequeue" if self._waiting:
-                self._waiting.pop(0)
+                self.waiting.append(text)
+            case "dequeue" if self.waiting:
+                self.waiting.pop(0)
             case "popAll":  # back into the input box; notices stay in the queue
-                self._waiting = [waiting for waiting in self._waiting if waiting.startswith(NOTIFICATION)]
+                self.waiting = [waiting for waiting in self.waiting if waiting.startswith(NOTIFICATION)]
             case "remove":
                 removed = self._remove(text)
                 return removed if reason in {"", ABSORBED} else ""
@@ -337,18 +333,18 @@ class InputQueue:
 
     def note_attached(self, text: str) -> None:
         """Take out a prompt that an attachment gave to the agent; its "remove" record may follow later."""
-        if text in self._waiting:
-            self._waiting.remove(text)
+        if text in self.waiting:
+            self.waiting.remove(text)
             self.removed_early += 1
 
     def _remove(self, text: str) -> str:
         """Take out and return the prompt ``text``, or for "" the first that waits; return "" when there is none."""
         if text:
-            if text not in self._waiting:
+            if text not in self.waiting:
                 return ""
-            self._waiting.remove(text)
+            self.waiting.remove(text)
             return text
         if self.removed_early:
             self.removed_early -= 1
             return ""
-        return self._waiting.pop(0) if self._waiting else ""
+        return self.waiting.pop(0) if self.waiting else ""

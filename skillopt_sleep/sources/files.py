@@ -141,7 +141,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
         """Return the mark as it is stored, with further uuids; b"" if an id has another form or the file is gone."""
         end = min(self.begin + PIECE, end)
         try:
-            seen = _join_sorted(before.seen if before else b"", _pack_uuids(uuids))
+            joined = (before.seen if before else b"") + _pack_uuids(uuids)
+            seen = b"".join(sorted(part for (part,) in struct.iter_unpack(f"{UUID}s", joined)))
             return _encode_mark(replace(self, end=end, digest=_hash_pieces(path, self.begin, end), seen=seen))
         except (OSError, ValueError):
             return b""
@@ -155,7 +156,7 @@ def decode_mark(file: SessionFile, made_by: str) -> Mark | None:
     try:
         mark = msgspec.msgpack.decode(file.mark, type=Mark)
         holds = mark.made_by == made_by and _hash_pieces(file.path, mark.begin, mark.end) == mark.digest
-    except (OSError, ValueError):
+    except (OSError, TypeError, ValueError):
         return None
     return mark if holds else None
 
@@ -166,15 +167,8 @@ def is_packed(uuid: str, seen: bytes) -> bool:
         packed = _pack_uuids([uuid])
     except ValueError:
         return False
-    at = UUID * bisect_left(
-        range(len(seen) // UUID), packed, key=lambda number: seen[UUID * number : UUID * (number + 1)]
-    )
+    at = bisect_left(range(0, len(seen), UUID), packed, key=lambda begin: seen[begin : begin + UUID]) * UUID
     return seen[at : at + UUID] == packed
-
-
-def _join_sorted(before: bytes, more: bytes) -> bytes:
-    joined = before + more
-    return b"".join(sorted(part for (part,) in struct.iter_unpack(f"{UUID}s", joined))) if more else before
 
 
 def _pack_uuids(uuids: Sequence[str]) -> bytes:

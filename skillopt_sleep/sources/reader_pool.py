@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from skillopt_sleep.model.ports import ReadsOn, Source
 from skillopt_sleep.model.session import LARGE, Session, SessionFile, Skip
 from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session
+from skillopt_sleep.sources.files import Mark
 
 WORTH_IT = 24 * 2**20
 """Bytes of session files from which several processes read them; starting one takes a third of a second."""
@@ -65,7 +66,7 @@ def _read_one(source: Source, file: SessionFile, redactor: Redactor) -> Read:
     if any(skip.line == 0 for skip in skipped):
         return None, tuple(skipped), b""  # the whole file could not be read
     redacted = redact_session(session, redactor) if session else None
-    if redacted is not session:
+    if redacted is not session or (mark and redactor.redact_all(msgspec.msgpack.decode(mark, type=Mark).context)):
         mark = b""  # a secret is also removed where nothing announces it, in later turns and in earlier ones
     if file.mark and not mark:
         return _read_one(source, replace(file, mark=b""), redactor)

@@ -167,6 +167,15 @@ def test_what_reaches_back_is_read_whole(tmp_path, before, added):
     assert TOKEN not in str(grown)
 
 
+def test_mark_has_no_secret(tmp_path):
+    """Not even the name of a branch that the session has left by its end."""
+    lines = NamedFile().user("rename it").assistant("Done.", gitBranch=f"API_KEY={TOKEN}").user("commit").lines
+    lines += NamedFile(gitBranch="main").assistant("Committed.", uuid=str(UUID(int=99))).lines
+    file = Archived(tmp_path)
+    file.harvest([*lines[:2], lines[2].replace(b"main", f"API_KEY={TOKEN}".encode()), lines[3]])
+    assert TOKEN.encode() not in b"".join(part.read_bytes() for part in tmp_path.glob("sleep.db*"))
+
+
 def test_copied_lines_count_once(tmp_path, resumed):
     """Resuming copies earlier lines to the end of the file: their uuids are known after a mark, too."""
     file = Archived(tmp_path)
