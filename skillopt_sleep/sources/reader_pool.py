@@ -47,7 +47,7 @@ def read_files(source: Source, files: Sequence[SessionFile], redactor: Redactor)
     """Yield for each file, in order, its redacted session (or None), and what in it could not be read."""
     read = 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    readers = min(cores, MOST_READERS)
+    readers = min(cores, MOST_READERS, len(files))
     if readers > 1 and sum(0 if file.mark else file.size for file in files) >= WORTH_IT:
         for result in _read_in_pool(source, files, redactor.values, readers):
             yield result
