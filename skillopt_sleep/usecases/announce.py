@@ -298,14 +298,14 @@ class AnnouncingAttempts(AttemptStore):
         """Tell what happened on the project's page, too; without such a folder, on the pages of all scheduled ones."""
         from skillopt_sleep.usecases.status import write_pages
 
-        scheduled = (entry.project for entry in getattr(load_schedule(self._workspace.data_dir), "projects", ()))
-        for name in [project] if project and Path(project).is_dir() else filter(os.path.isdir, scheduled):
-            workspace = dataclasses.replace(self._workspace, project=Path(name), origins={"data_dir": "flag"})
-            try:
+        try:
+            scheduled = (entry.project for entry in getattr(load_schedule(self._workspace.data_dir), "projects", ()))
+            for name in [project] if project and Path(project).is_dir() else filter(os.path.isdir, scheduled):
+                workspace = dataclasses.replace(self._workspace, project=Path(name), origins={"data_dir": "flag"})
                 with contextlib.closing((workspace := workspace.open_for_looking()).database):
                     write_pages(workspace, trouble=trouble)
-            except Exception as error:  # noqa: BLE001  the page is one of four places; the night must go on
-                self._workspace.notify(f"the page of {name} was not brought up to date: {error}")
+        except Exception as error:  # noqa: BLE001  the page is one of four places; the night must go on
+            self._workspace.notify(f"the page of a scheduled project was not brought up to date: {error}")
 
 
 def _list_messages(workspace: Workspace) -> Iterator[Message]:
