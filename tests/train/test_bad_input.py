@@ -151,7 +151,8 @@ class Catching(SchoolEnv):
 def test_lost_call_that_the_environment_catches_is_unmeasured(tmp_path, wrapping):
     """A loss the environment hides is unmeasured, and a spent cap still ends the run."""
     lossy = Lossy(["number v1"])
-    summary = trainer(tmp_path, lossy, Catching(wrapping=wrapping), num_epochs=1, workers=1).train()
+    env = Catching(wrapping=wrapping)
+    summary = trainer(tmp_path, lossy, env, num_epochs=1, workers=1, lr_scheduler="constant").train()
     rows = json.loads((tmp_path / "run" / "baseline_selection_eval" / "results.json").read_text())
     assert [each.get("call_error") for each in rows][:3] == [None, "TimedOut: too slow", None]
     assert summary["best_selection_score"] == 1
