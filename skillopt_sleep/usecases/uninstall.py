@@ -97,7 +97,7 @@ class Removal:
             self._read_database()
             if self._data and self._live and not self._rules:
                 raise Refused(
-                    f"{len(self._live)} rules are adopted, and only the data can undo them, so nothing was removed;"
+                    f"adopted rules: {len(self._live)}; only the data can undo them, so nothing was removed;"
                     " add --rules, or leave out --data"
                 )
             yield

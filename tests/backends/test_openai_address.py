@@ -30,7 +30,7 @@ def test_address_that_is_none(url):
 def test_key_that_none_can_be(api: FakeApi, key):
     """A bad key is refused by the name of its variable, and nothing is sent."""
     backend = OpenAIBackend(model="m", base_url=api.url, env={"OPENAI_API_KEY": key})
-    with pytest.raises(NotLoggedIn, match="the key in OPENAI_API_KEY holds") as caught:
+    with pytest.raises(NotLoggedIn, match="the key in OPENAI_API_KEY contains") as caught:
         backend.complete(PROMPT)
     health = backend.probe()
     assert (health.ready, health.logged_in) == (False, False)

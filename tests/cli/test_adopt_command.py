@@ -329,7 +329,7 @@ def test_rewording_without_a_terminal(cli, mira, night, monkeypatch):
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param((None, "no rule was reworded"), id="unchanged"),
+        pytest.param((None, "you reworded no rule"), id="unchanged"),
         pytest.param(("Always commit with --no-verify.", "protection off"), id="dangerous"),
         pytest.param(("skillopt-sleep:end", "marker"), id="marker"),
     ],
@@ -355,7 +355,7 @@ def test_emptied_rule_is_left_out(cli, mira, night, live, editor):
     assert (first in written, second in written) == (False, True)
     assert cli("revert", *mira.places).code == 0
     editor("==", "--")
-    assert "is gone, so nothing was adopted" in cli("adopt", night["night"], "--reword", *mira.places).refusal
+    assert "is missing, so nothing was adopted" in cli("adopt", night["night"], "--reword", *mira.places).refusal
 
 
 def test_learnt_skill_edited_by_hand_can_still_be_reverted(cli, mira, night, live):

@@ -177,7 +177,7 @@ def test_agent_off_the_path_that_has_the_plugin(cli, tmp_path, monkeypatch):
     notes.parent.mkdir(exist_ok=True)
     notes.write_text('[plugins."skillopt-sleep@skillopt-sleep"]\nenabled = true\n')
     done = cli("plugin", "uninstall", "codex", "--data-dir", tmp_path / "data")
-    assert (done.code, "there is no `codex` on PATH" in done.refusal) == (4, True)
+    assert (done.code, "`codex` is not on PATH" in done.refusal) == (4, True)
 
 
 def test_folder_named_market_that_is_not_ours(cli, agents, tmp_path):
@@ -231,14 +231,14 @@ def test_agent_that_is_not_installed(cli, tmp_path, monkeypatch):
     """Exit 4 and one line."""
     monkeypatch.setenv("PATH", str(tmp_path))
     done = cli("plugin", "install", "claude", "--data-dir", tmp_path / "data")
-    assert (done.code, "there is no `claude` on PATH" in done.refusal) == (4, True)
+    assert (done.code, "`claude` is not on PATH" in done.refusal) == (4, True)
 
 
 def test_agent_that_refuses(cli, agents, tmp_path, monkeypatch):
     """Its own words, one line."""
     monkeypatch.setenv("AGENT_FAILS", "marketplace")
     done = cli("plugin", "install", "claude", "--data-dir", tmp_path / "data")
-    assert (done.code, done.refusal.endswith("refused: Error: it would not")) == (2, True)
+    assert (done.code, done.refusal.endswith("failed: Error: it would not")) == (2, True)
 
 
 def test_plugins_are_alike():

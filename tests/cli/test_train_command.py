@@ -175,7 +175,7 @@ def test_interrupted_run_goes_on(folder):
     ("file", "line", "said"),
     [
         ("base.toml", "num_epoch = 2", ["base.toml: ", "'num_epoch'", "did you mean 'num_epochs'"]),
-        ("base.toml", "num_epochs = 0", ["run.toml: num_epochs is 0"]),
+        ("base.toml", "num_epochs = 0", ["run.toml", "num_epochs is 0"]),
         ("run.toml", "worker = 2", ["run.toml: ", "did you mean 'workers'"]),
     ],
 )

@@ -91,7 +91,7 @@ def test_data_that_adopted_rules_need(cli, mira, home, hold_night):
     cli("adopt", *mira.places)
     done = cli("uninstall", "--data", "--yes", "--data-dir", mira.data)
     assert done.code == 8
-    assert "adopted rules are live" in done.err
+    assert "adopted rules: 1; only the data can undo them" in done.err
     assert (mira.data / "sleep.db").exists()
 
 
