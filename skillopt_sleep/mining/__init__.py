@@ -1,1 +1,1 @@
-"""Turns sessions into tasks: episodes, the two miners, merging, task files, and findings made without a model."""
+"""Turns sessions into tasks and moments, with and without a model, and finds what users often request and correct."""

@@ -123,11 +123,11 @@ class Action(Struct, frozen=True, kw_only=True):
     """The path of the file that the agent read or was shown."""
     changes: tuple[Change, ...] = ()
     note: str = ""
-    """The tool, and its arguments in a few words, where the other fields do not tell them."""
+    """The tool's name and arguments in a few words, of a call that has no command, path or change; else ""."""
 
     @property
     def is_commitment(self) -> bool:
-        """Whether the agent said or changed something to which a person may object, instead of only looking."""
+        """Whether the step said or changed something, to which a person may object; not so for one that only reads."""
         return self.kind in (ActionKind.SAID, ActionKind.CHANGED)
 
 
@@ -164,7 +164,7 @@ def is_looking(command: str) -> bool:
 
 
 def _split_parts(command: str) -> list[str]:
-    """Return the single commands of a command line, with '' for each quoted text, which may contain separators."""
+    """Return the commands of a line such as "cd a && make; ls"; quoted text, which may hold ";" itself, becomes ''."""
     bare = _QUOTED.sub("''", DIRECTORY.sub("", command)).replace("2>&1", "")
     parts = (_LEADING.sub("", part.strip()) for part in _SEPARATOR.split(bare))
     return [part for part in parts if part and not part.startswith("#")]

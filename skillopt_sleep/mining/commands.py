@@ -17,11 +17,11 @@ from skillopt_sleep.model.text import sha256
 MAX_LENGTH = 300
 """Maximum characters of a command; a user could not judge a longer one at a glance."""
 HABIT_RUNS, HABIT_SESSIONS = 3, 2
-"""Smallest number of runs, or of sessions with a run, after which a command is offered to the user."""
+"""Numbers of runs, and of sessions with a run, either of which makes a command worth offering as a check."""
 
 _CD = re.compile(r"cd (?P<quote>['\"]?)(?P<path>[^'\"&;|]+?)(?P=quote)\s*(?:&&|;)\s*(?P<rest>.+)", re.DOTALL)
 _OUTPUT = re.compile(r"\s*(?:2>&1|\|\s*(?:tail|head|cat|tee)\b[^|&;]*|>\s*/dev/null)\s*\Z")
-"""Matches an end such as "| tail -5" that only shortens the output; a pipe also hides the exit status."""
+"""Matches what only shortens a command's output, such as "| tail -5" at its end, and hides its exit status."""
 _ASSIGNMENT = re.compile(r"\A(?:\w+=\S*\s+)+")
 _WORD = re.compile(r"[\w./+-]+")
 _KEPT_OR_SPACES = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\]+|(?P<spaces>[ \t]+)""")
@@ -54,7 +54,7 @@ NEVER_CHECKS = _split_names(
     "touch chmod chown ln tar unzip zip sudo apt apt-get brew pip pip3 true false test export source history clear jq",
     "psql mysql sqlite3 redis-cli aws gcloud az open code vim nano less more tee xargs",
 )
-"""Programs that only show something, or that change things outside a copy of the project."""
+"""Programs never offered as checks: they only show something, or change things outside a copy of the project."""
 
 
 class RecurringCommand(Struct, frozen=True, kw_only=True):
@@ -128,7 +128,7 @@ def normalise_command(line: str, project: str) -> tuple[str, bool]:
 
 
 def find_command_problem(line: str) -> str:
-    """Return why a command that a user entered is not accepted, and what to write instead; "" for a good command."""
+    """Return why a command that a user typed cannot serve as a check, and what to write instead; "" when it can."""
     text = collapse_spaces(line)
     if "\n" in text:
         return "write the command on one line"
@@ -181,7 +181,7 @@ def find_recurring_commands(sessions: Iterable[Session], project: str) -> tuple[
 
 
 def find_checks(commands: Sequence[Command], project: str) -> tuple[str, ...]:
-    """Return the commands that may check the work, each once, the last first; those such as "ls" are left out."""
+    """Return an agent's commands, the last first, each once, without those such as "ls" that cannot check its work."""
     lines = [normalise_command(command.line, project)[0] for command in reversed(commands)]
     return tuple(dict.fromkeys(line for line in lines if line and not _only_looks(line)))
 

@@ -47,7 +47,7 @@ PROMPTS, EDITS = 0.4, 0.2
 STILL_RUNNING = "(still running)"
 
 LINE, PART, WHOLE = 1, 2, 3
-"""How long an item of a digest is shown: as one line, in part, or whole; 0 leaves it out."""
+"""At which length an item of a digest is shown: as one line, in part, or whole; 0 leaves it out."""
 
 AGENTS = {"claude": "Claude Code", "codex": "Codex"}
 
@@ -82,7 +82,7 @@ class _Piece:
 
 
 def find_cut(places: Sequence[Place], moment: Moment) -> tuple[int, int]:
-    """Return the index of a moment's turn, and the number of the step before which a replay resumes (else 0).
+    """Return the index of a moment's turn, and the number of the step before which a replay resumes (0: the first).
 
     Raises ``CutNotFound`` when the session no longer contains them.
     """
@@ -129,7 +129,10 @@ def _describe_agent(conversation: Conversation) -> str:
 
 
 def _attach_polls(places: Sequence[Place], last: int, cut: int) -> list[list[Step]]:
-    """Return each turn's steps up to where a replay resumes; a background command gets the output of later polls."""
+    """Return each turn's steps up to where a replay resumes.
+
+    What an agent's later calls read of a background command's output is added to the call that started the command.
+    """
     started: dict[str, tuple[list[Step], int]] = {}
     shown: list[list[Step]] = []
     for place in places[: last + 1]:
@@ -148,7 +151,7 @@ def _attach_polls(places: Sequence[Place], last: int, cut: int) -> list[list[Ste
 
 
 def _attach_output(call: Step, before: str, later: Step) -> Step:
-    """Return a command's call with ``before``, its output so far, and what ``later`` (itself or a poll) printed."""
+    """Return a command's call with its output so far, ``before``, and what ``later``, a poll or itself, printed."""
     is_running = _RUNNING.search(later.result) is not None
     if later is call and not is_running:
         return call
@@ -158,7 +161,7 @@ def _attach_output(call: Step, before: str, later: Step) -> Step:
 
 
 class _Layout:
-    """Decides at which length each item is shown: all begin left out, and the most important get room first."""
+    """Writes a digest, and decides at which length it shows each item: the most important ones get room first."""
 
     def __init__(
         self, places: Sequence[Place], done: Sequence[list[Step]], room: int, *, without: frozenset[str], folder: str
@@ -243,7 +246,7 @@ class _Layout:
         return cut_text(text, int(self._all * share))
 
     def _grow(self, pieces: Sequence[_Piece], *, level: int = WHOLE, room: int | None = None) -> None:
-        """Show each item of the digest, in order, in the longest form up to ``level`` that there is room for."""
+        """Show each item of the digest, in order, as long as there is room: in full, or at most at length ``level``."""
         room = self._room if room is None else min(room, self._room)
         for piece in pieces:
             for wanted in range(level, piece.level, -1):

@@ -71,14 +71,14 @@ class Episode(Struct, frozen=True, kw_only=True):
 
     @property
     def points_outside(self) -> bool:
-        """Whether the request points to something earlier in the session ("do that again"), not to text below it."""
+        """Whether the request points to something earlier ("do that again"), not to text in its own next lines."""
         request = self.request.prompt.strip()
         is_pointing = not POINTING.isdisjoint(_WORD.findall(request.casefold())) or bool(_NUMBER.search(request))
         return is_pointing and "\n" not in request
 
     @property
     def outcome(self) -> Outcome:
-        """How the work ended: approved at once (success), accepted after corrections (mixed), else fail or unknown."""
+        """How the work ended: approved at once (success), corrected and accepted (mixed) or not (fail), or unknown."""
         if not self.corrections:
             return Outcome.SUCCESS if self.approved else Outcome.UNKNOWN
         return Outcome.MIXED if self.approved or self.accepted else Outcome.FAIL
@@ -133,7 +133,7 @@ _POLITE = re.compile(
 _EARLY = frozenset("it this these those them they es das dies cela esto eso".split())  # noqa: SIM905
 """Pronouns that, among the first words of a request, refer to something outside of it: nothing is named yet."""
 _COMPOUND = frozenset("message messages title description note notes heading subject name text wording".split())  # noqa: SIM905
-"""Nouns after which a verb of work is part of a name and no order: "commit" in "commit message"."""
+"""Nouns that make a verb before them part of a name and no order, as "message" does in "commit message"."""
 _ON_WORK = frozenset(
     """
     fix repair resolve solve debug investigate diagnose update upgrade bump refresh change modify edit adapt adjust
@@ -150,9 +150,9 @@ _ON_WORK = frozenset(
 _SHORT = 4
 """Minimum words of a request that may make sense outside its session; a shorter one is never replayed alone."""
 _BRIEF = 12
-"""Smallest number of words with which a request about a pull request may itself say what is in it."""
+"""Words below which a request about a pull request cannot be replayed alone, as it does not say what is in it."""
 _FIRST = 600
-"""Number of characters at the beginning of a request that decide whether it makes sense outside its session."""
+"""Number of characters at the beginning of a request that are read to tell what it refers to."""
 
 
 def explain_pointing(request: str) -> str:

@@ -40,16 +40,16 @@ TYPED, PASTED = 1.0, 0.3
 """Weight, when finding the wrong step, of a correction's word that the person typed, and of one in pasted text."""
 
 NEAR_BEST = 0.6
-"""Share of the best score (match with a correction) that an earlier change needs to be taken as the wrong step."""
+"""Share of the best step's score (match with a correction) that a change needs to be taken as the wrong step."""
 
 PREPARING = 4
 """Maximum number of commands, such as making a branch, between an announcement and the step it announces."""
 
 SAID_SO = 0.8
-"""Share of the best score (match with a correction) that mere words need to be taken as the wrong step."""
+"""Share of the best step's score that a step of text needs to be the wrong step; more than a change, ``NEAR_BEST``."""
 
 NEAR_COVER = 0.7
-"""Part of the correction's words found in the best step that a step must share to count as the wrong one."""
+"""Share of the words common to the best step and the correction that another step needs to be the wrong one."""
 
 TELLING = 0.35
 """Share of a correction's words, by weight, that a step must contain to be recognised as the wrong one."""
@@ -285,8 +285,8 @@ def locate_steps(
 ) -> tuple[Moment, ...]:
     """Return the moments of one session in order, each with its wrong step; a model names those that words cannot tell.
 
-    A moment keeps its step when its call failed or the reply cannot be used. Raises ``FatalBackend`` and
-    ``BudgetSpent``.
+    Where the call to the model fails or its reply cannot be used, the moment keeps the step that was guessed. Raises
+    ``FatalBackend`` and ``BudgetSpent``.
     """
     return tuple(parallel(functools.partial(_locate, places=read_talk(session, conversation), ask=ask), moments))
 
@@ -346,7 +346,7 @@ def _find_words(places: Sequence[Place], moment: Moment) -> int:
 
 
 def _apply(places: Sequence[Place], moment: Moment, shown: _Shown, reply: _Reply) -> Moment:
-    """Return the moment with the wrong step that the model named. Raises ``ValueError`` for one that was not shown."""
+    """Return the moment with the wrong step that the model named. Raises ``ValueError`` for one it was not shown."""
     if not 1 <= reply.step <= len(shown.steps):
         named = "no step" if not reply.step else f"step {reply.step}, but {len(shown.steps)} were shown"
         raise ValueError(f"the reply should name the step that was wrong, but names {named}")

@@ -64,7 +64,7 @@ class Labelled(Struct, frozen=True, kw_only=True):
 
     labels: tuple[FeedbackLabel, ...] = ()
     refused: tuple[Refusal, ...] = ()
-    """Labels whose quotation is not in the session; their prompts count as "neither"."""
+    """Labels that were not believed, as their quotation is not in the session; their prompts count as "neither"."""
     lost: str = ""
     """Why a call failed, "" when none did; the prompts of a failed call are asked about another night."""
 

@@ -62,7 +62,7 @@ TRIES = 2
 """Maximum number of times that a prompt is sent until its reply can be read."""
 
 TELLING = 4
-"""Smallest number of words of later feedback that a task's request must not repeat, as they give the answer away."""
+"""Number of words from which a later correction may not be repeated in a task's request: it gives the answer away."""
 
 TAGS = ("session", "person", "answer")
 
@@ -211,9 +211,9 @@ def _mine_batch(batch: Batch, *, ask: Ask, target_skill: str) -> Mined:
 
 
 def ask_readable(prompt: Prompt, ask: Ask, form: type[FormT], *, phase: str, only: bool = False) -> FormT:
-    """Return a model's reply as an object of type ``form``; with ``only``, two such objects count as unreadable.
+    """Return a model's reply as an object of type ``form``; with ``only``, one with two such objects is unreadable.
 
-    Raises ``BadReply`` after ``TRIES`` unreadable replies, and what ``ask`` raises.
+    An unreadable reply is asked for again. Raises ``BadReply`` after ``TRIES`` of them, and whatever ``ask`` raises.
     """
     problem = ""
     for sample in range(TRIES):

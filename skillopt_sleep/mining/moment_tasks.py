@@ -44,7 +44,7 @@ MAX_ACT = 2_000
 TELLING = 2
 """Smallest number of content words that a request needs in order to be recognised in another session."""
 SIBLINGS = 12
-"""Maximum number of siblings of one lesson: as many wins as prove a rule that comes from one request."""
+"""Maximum number of siblings of one lesson: 12, as 12 wins prove a rule that comes from one request."""
 
 OWN = frozenset({StepKind.TEXT, StepKind.CALL})
 """Kinds of steps that are the agent's own doing: its texts and its tool calls."""
@@ -136,7 +136,7 @@ def _name_cut(steps: Iterable[Step]) -> str:
 
 
 def _is_at_request(place: Place, cut: int) -> bool:
-    """Return whether the agent had only been shown files between a typed prompt and step number ``cut``."""
+    """Return whether a replay resumes right at a typed prompt: before step ``cut``, the agent was only shown files."""
     is_typed = bool(place.id) and place.is_prompt and place.kind is not PromptKind.REJECTION
     return is_typed and all(step.kind is StepKind.SHOWN for step in place.steps[:cut])
 
@@ -238,7 +238,7 @@ def _prefix(lesson: TaskRecord) -> str:
 
 
 def renew_proof(place: TaskRecord, lesson: TaskRecord) -> TaskRecord:
-    """Return a sibling found before with the proof that its lesson has now: the check's, or that of tonight's judge."""
+    """Return a known sibling with its lesson's present proof: that a check, or a judge, tells good from bad work."""
     at, taught = require_reference(place, MomentReference), require_reference(lesson, MomentReference)
     return replace(place, reference=replace(at, proof=_prove_place(taught)))
 

@@ -33,7 +33,7 @@ from skillopt_sleep.model.session import Conversation, Feedback, PromptKind, Ses
 from skillopt_sleep.model.text import HOUSEKEEPING, sha256
 
 FEW = 3
-"""Smallest number of content words with which a correction may be about something else than the one before it."""
+"""Content words from which a correction may begin a new subject; a shorter one continues the correction before it."""
 
 NEAR = 2
 """Number of prompts after an answer within which a correction that changes the answer's lines is still about it."""
@@ -222,7 +222,7 @@ def _build(
     candidate: _Candidate,
     rejected: Mapping[int | None, int],
 ) -> Moment:
-    """Return the moment at a place where the user stepped in; ``rejected`` names the turn of each correction."""
+    """Return the moment at a place; ``rejected`` maps the index of each correction to that of the wrong turn."""
     place = places[candidate.place]
     links = candidate.chain[candidate.chain.index(candidate) :] if candidate.chain else [candidate]
     said = [places[link.said] for link in links if link.said is not None]

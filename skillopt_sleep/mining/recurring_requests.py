@@ -25,19 +25,19 @@ READ = 500
 """Number of characters at the beginning of a prompt in which requests are looked for."""
 
 SAME_OBJECTS = 0.5
-"""Share of what they act on (objects) that two requests with the same verb must have in common to be the same."""
+"""Share of the things they act on that two requests with the same verb must have in common to count as the same."""
 
 NEEDED_SHARE = {"?": 0.75, "": 0.75}
-"""Share of content words that two questions ("?"), or two requests without a known verb (""), must have in common."""
+"""Share of content words that two questions (key "?"), or two requests without a known verb (""), must share."""
 
 NEEDED = {"?": 2, "": 3}
-"""Smallest number of content words with which a question ("?"), or a prompt without a known verb (""), is compared."""
+"""Content words that a question (key "?"), or a request without a known verb (""), needs to be compared at all."""
 
 LEADING = 6
 """Maximum number of words without content ("we need to") that may come before the verb."""
 
 OBJECTS = 8
-"""Number of things that a request acts on which are compared, the first ones."""
+"""How many of the things that a request acts on are compared: the first eight."""
 
 VERBS = frozenset(WORK.split()) | frozenset(
     """
@@ -54,7 +54,7 @@ OPENING, OPENED = frozenset({"open", "create", "make", "raise", "submit", "file"
 """Verbs that mean the same (open, create, file) when they act on one of the things in ``OPENED``, such as a ticket."""
 
 OWNED = frozenset({"my", "your", "his", "her", "its", "our", "their"})
-"""Words after which a verb is a noun."""
+"""Words after which a verb is a noun, so that "my review" asks for nothing."""
 
 UNSPECIFIC = frozenset(
     """
@@ -107,10 +107,10 @@ def group_asks(asks: Sequence[Ask]) -> tuple[int, ...]:
 
 
 def _find_cores(counted: Counter[frozenset[str]], share: float) -> dict[frozenset[str], frozenset[str]]:
-    """Return for each set of objects (what a request acts on) the most frequent set that counts as the same.
+    """Return, for each set of things that a request acts on, the most frequent set that counts as the same.
 
-    Sets that have the ``share`` in common also share one of their rarest words (prefix filtering): only such are
-    compared.
+    Two sets with ``share`` of their words in common also share one of their rarest words, so only such are compared
+    (prefix filtering).
     """
     frequency = Counter(term for objects in counted for term in objects)
     by_term: defaultdict[str, list[frozenset[str]]] = defaultdict(list)
@@ -171,7 +171,7 @@ def _find_objects(words: Sequence[str], *, verbs: bool = False) -> frozenset[str
 
 @functools.lru_cache(maxsize=65_536)
 def _read_word(word: str) -> tuple[tuple[str, bool], ...]:
-    """Return the terms of a word (one, or several for "front-end"), and whether each says what a request is about."""
+    """Return a word's stems (two for "front-end"), each with whether it says what a request is about."""
     if word in UNSPECIFIC:
         return ()
     return tuple((term, weight >= 1) for term, weight in all_terms(word, POINTING).items())

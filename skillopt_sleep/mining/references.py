@@ -339,7 +339,8 @@ def _judge_pairs(
 ) -> str:
     """Ask the judge to tell rejected from final work, and store its answers; return why some calls failed, or "".
 
-    It is asked about ``needy`` tasks, which have no check, and until it is known to beat chance, about ``others`` too.
+    It is asked about the ``needy`` tasks, which no program can check, and, until it is known to beat chance, about
+    ``others``, whose answers are recorded cases that show how good it is.
     """
     judged = store.judged(ask.model)
     known = {pair.digest for pair in judged}

@@ -227,7 +227,7 @@ def list_changed_lines(change: Change) -> tuple[list[str], list[str]]:
 
 
 def _list_changes(action: Action) -> list[Change]:
-    """Return the changes of an action, without parts of a patch that change nothing and only mark a place."""
+    """Return the changes of an action, without hunks of a patch that hold only context lines and change nothing."""
     return [change for change in action.changes if not change.added or change.added != change.removed]
 
 

@@ -212,7 +212,7 @@ FEW = 3
 """Smallest number of content words with which a correction is compared with earlier prompts."""
 
 RESTORED = 0.5
-"""Share of the lines changed after one correction that are changed back after a later one if the two contradict."""
+"""Share of a turn's changed lines which, when a later turn changes them back, shows that two corrections contradict."""
 
 
 class Link(Struct, frozen=True, kw_only=True):
@@ -227,7 +227,7 @@ class Link(Struct, frozen=True, kw_only=True):
 
 
 def find_doubt(places: Sequence[Place], chain: Sequence[Link], number: int, answer: Sequence[Place]) -> str:
-    """Return why correction ``number`` of a chain may not vote in the gate, as "a change of mind"; "" if it may."""
+    """Return why correction ``number`` of those on one subject may not vote ("a change of mind"); "" if it may."""
     link = chain[number]
     if _contradicts(chain, answer):
         return "its corrections contradict each other"
@@ -284,7 +284,7 @@ def _undoes(typed: str) -> bool:
 
 
 def _said_before(places: Sequence[Place], link: Link) -> bool:
-    """Return whether a prompt before the wrong step said the same: an agent resumed there reads it anyway."""
+    """Return whether the user said the same before the wrong step, so that an agent resumed there reads it anyway."""
     words = list_words(link.said.typed)
     for place in places[: link.place.index + 1]:
         if not place.is_prompt or place is link.said or _undoes(place.typed) is not _undoes(link.said.typed):

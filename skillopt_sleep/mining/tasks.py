@@ -75,9 +75,9 @@ def shorten_answer(answer: str) -> str:
 
 
 def belongs_to_skill(skill: str, invoked: Iterable[str], intent: str, *, description: str = "") -> bool:
-    """Return whether a request is for ``skill``: it was among those ``invoked``, or its subject is in ``intent``.
+    """Return whether a request is for ``skill``: the agent ``invoked`` it then, or its subject is in ``intent``.
 
-    The subject is the content words of the skill's name and ``description``.
+    The skill's subject is the content words of its name and ``description``; ``intent`` is the request.
     """
     if any(skill in {name, name.rpartition(":")[2]} for name in invoked):
         return True
@@ -165,7 +165,7 @@ def _collect_wordings(task: TaskRecord, again: TaskRecord, *, intent: str) -> tu
 
 
 def _rank_value(task: TaskRecord) -> tuple[bool, bool, bool]:
-    """Return a key that sorts tasks by use: with feedback on a wrong answer, then approved, then with any answer."""
+    """Return a key that sorts by value: tasks with feedback on a wrong answer, then approved ones, then answered."""
     return bool(task.feedback), task.outcome in {Outcome.SUCCESS, Outcome.MIXED}, bool(task.accepted)
 
 
