@@ -136,7 +136,7 @@ class Caps(Struct, frozen=True, kw_only=True):
 
     calls: int = 120
     tokens: int = 400_000
-    """Input and output tokens together."""
+    """Maximum number of input and output tokens together."""
     usd: float = 2.0
     minutes: float = 60.0
     """Maximum wall time from the start of the night, or from its resumption, in minutes."""

@@ -69,7 +69,7 @@ class EditRecord(Struct, frozen=True, kw_only=True):
     text: str = ""
     """The new rule without the mark of its list item ("- "); "" for a deletion."""
     anchor: str = ""
-    """The existing rule that the edit replaces, deletes or follows, or words of that rule alone; "" for an append."""
+    """The rule that the edit replaces, deletes or follows, or words found in that rule only; "" for an append."""
     reason: str = ""
     """Why the optimizer proposes the edit, in its own words."""
     task_ids: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class AppliedEdit(Struct, frozen=True, kw_only=True):
     """An edit with its status: applied, or why not."""
 
     edit: EditRecord
-    """The edit; once applied, it names the whole rule as its place, not a few words, so that this is found later."""
+    """The edit; once applied, its anchor is a whole rule, as a few words of it may be ambiguous later."""
     status: EditStatus
     why: str = ""
     """The reason for the status; "" only for an applied edit."""

@@ -219,7 +219,7 @@ UNRELATED = (
     Move(acts=(Act(kind=ActKind.RUNS, text="ls -la"),)),
     Move(acts=(Act(kind=ActKind.EDITS, path="misc/unrelated.txt", text="An unrelated line."),)),
 )
-"""Sample acts that heed no lesson: doing nothing, a promise, a look around, an unrelated edit."""
+"""Moves that heed no lesson, which no check may pass: nothing, a promise, a look around, an unrelated edit."""
 
 
 def explain_inseparable(check: MoveCheck, rejected: Move, stood: Move) -> str:

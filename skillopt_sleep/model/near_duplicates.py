@@ -55,7 +55,7 @@ TERMS = 24
 """Number of words of a text that are compared, the first ones: the request comes early, pasted logs late."""
 
 PARTS = 2
-"""Factor by which more pieces of a text are compared in scripts without spaces, where a word has about two."""
+"""Factor by which more terms are compared of a text in Chinese, say, where one word yields about two terms."""
 
 STEM = 3
 """Minimum letters that must remain of a word when its ending ("-ing", "-ed") is cut off."""
@@ -77,10 +77,10 @@ _HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
 _SIGN = re.compile(rf"[{_HAN}]")
 _HIRAGANA = r"\u3040-\u309f"
 _SCRIPT = re.compile(rf"(?P<han>[{_HAN}]+)|[^{_HAN}{_HIRAGANA}]+")
-"""Matches the next run of Chinese characters, or of others; Japanese hiragana are skipped."""
+"""Matches a run of Chinese characters, or one of other characters, but no Japanese hiragana (endings, particles)."""
 _WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-"""Matches what ``_WORD`` matches in folded text of ASCII alone, in half the time."""
+"""Matches the words of a lower-case text in ASCII, as ``_WORD`` does, but in half the time."""
 _LINK = re.compile(r"\w{2,9}://\S+")
 """Matches a URL; these are dropped, as they say where something is, not what is asked for."""
 _HEX = re.compile(r"(?=.*\d)[0-9a-f]{7,}")
@@ -273,8 +273,8 @@ class _Groups:
     def _find_candidates(self, bag: _Bag) -> Iterable[_Bag]:
         """Return the texts added so far that may be similar enough to ``bag``, judging by the terms that they share.
 
-        Among few texts it is fastest to count the shared terms of each. Among many, a text is returned if its weight
-        allows the required cosine, given the terms of ``bag`` that are not looked at yet.
+        Among few texts it is fastest to count the shared terms of each. Among many, a text is returned if its total
+        weight does not rule out the required cosine with ``bag``.
         """
         lightest, left = self._likeness**2 * bag.mass, bag.mass
         probed: list[list[_Bag]] = []

@@ -53,7 +53,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class ReadsOn(Protocol):
-    """A source that can read a large session file, to which lines were added, from where it ended."""
+    """A source that can read only what was added to a large session file since it was last read."""
 
     def read_on(self, file: SessionFile, skipped: Callable[[Skip], None]) -> tuple[Session | None, bytes] | None:
         """Return what ``read`` returns, without the turns before ``file.mark``, and the mark for the next reading.
@@ -147,8 +147,8 @@ class Agent(Protocol):
     def refuses(self, mode: ReplayMode) -> str:
         """Return why this machine cannot run replays in this mode, with what to install, in one line; "" when it can.
 
-        For text mode, return why the agent, working in a folder, could not load documents that were tried as text.
-        Makes no model call. Raises nothing.
+        In text mode, no agent runs; but a reason is returned if this agent would not load the documents afterwards,
+        when it works in a folder. Makes no model call. Raises nothing.
         """
 
     def run(self, assignment: Assignment) -> Trajectory:
@@ -247,4 +247,4 @@ class Ledger(Protocol):
         """Return what this night has spent since it was started or last resumed, which counts towards its limits."""
 
     def spent_on(self, day: str) -> Spend:
-        """Return what all nights have spent on ``day`` since each night first called this. Raises ``DiskError``."""
+        """Return what all nights spent on ``day``, each from its first call of this method. Raises ``DiskError``."""

@@ -31,10 +31,10 @@ _CLOSED = re.compile(r"</think(?:ing)?\s*>", re.IGNORECASE)
 _OPENING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*(?:["\[\]{\d-]|true|false|null))""")
 """Matches a bracket or brace that may begin a JSON array or object; any other belongs to the sentences around."""
 _MEANT = re.compile(r"""(?:\[\s*)?(?:\{\s*"|\[\s*")""")
-"""Matches the start of a text that is meant as JSON: if it is damaged, whole JSON inside it is only a fragment."""
+"""Matches the start of what is meant as JSON; when the whole is damaged, valid JSON inside it is only a fragment."""
 _MARK = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
 _FIELD = r"""(?:["'\u2018\u201c](?:NAMES)["'\u2019\u201d]|[{\uff5b]\s*(?:NAMES))\s*[:\uff1a]"""
-"""A pattern for a field, NAMES being its name, in some notation of an object: JSON, Python, or without quotes."""
+"""A pattern for a field of an object in JSON, in Python or without quotes; NAMES stands for the field's name."""
 _COMMA = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 
 
@@ -72,9 +72,9 @@ def extract_only(text: str, wanted: type[T]) -> T:
     """Return the one object of the type ``wanted`` in a reply, wherever it stands and however long it is.
 
     A judge may quote the answer it judges, and an answer may contain a made-up verdict. So two such objects are an
-    error, and so are fields of another one anywhere beside it, however damaged or wrapped, and an object in a quoted
-    line (">"). Objects inside another one, and thoughts between their tags, do not count. Raises ``ValueError`` for
-    these errors, and when there is no such object, or more JSON than is looked at.
+    error. So are fields of a second one outside of the first, even damaged, and an object in a quoted line (">").
+    Objects inside another one, and thoughts between their tags, do not count. Raises ``ValueError`` for these errors,
+    and when there is no such object, or more JSON than is looked at.
     """
     answered = _THOUGHT.sub("", text)
     part = _drop_unopened_thought(answered)

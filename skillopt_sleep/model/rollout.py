@@ -90,7 +90,7 @@ class CutKind(enum.StrEnum):
 
 
 STALE = "since the commit that was copied"
-"""Last words of the note that lists the session's edits which are missing from the copied project."""
+"""Last words of the note on a replay in a copy of the project that lacks edits which the session had made by then."""
 
 
 class PutBack(Struct, frozen=True, kw_only=True):

@@ -130,7 +130,7 @@ class SessionFile(Struct, frozen=True, kw_only=True):
 
 
 LARGE = 8 * 2**20
-"""Bytes from which a session file that has grown is read on from a mark; a smaller one is read whole in no time."""
+"""Size in bytes from which only what was added to a session file is read; a smaller file is quickly read whole."""
 
 
 class Skip(Struct, frozen=True, kw_only=True):

@@ -205,10 +205,10 @@ def group_of(task: TaskRecord) -> str:
 
 
 DECIDING = 5
-"""Number of different requests from which a verdict of the gate holds in general; with fewer, for those only."""
+"""Number of different requests in the gate from which its verdict says something about the user's other requests."""
 
 GROUPS_FOR_VERDICT = 3 * DECIDING
-"""Number of different requests needed for a verdict: changes are written from two thirds and tested on one third."""
+"""Number of different requests that a night needs for a verdict: two thirds teach, one third decides in the gate."""
 
 
 class Shortfall(Struct, frozen=True, kw_only=True):

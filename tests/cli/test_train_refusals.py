@@ -18,7 +18,11 @@ EDITED = {
 }
 
 BAD = {
-    "misspelt field": ("num_epoch = 1", "", "'num_epoch' is not a setting of a training file; did you mean 'num_epochs'"),
+    "misspelt field": (
+        "num_epoch = 1",
+        "",
+        "'num_epoch' is not a setting of a training file; did you mean 'num_epochs'",
+    ),
     "impossible value": ("batch_size = 0", "", "batch_size is 0, must be 1 or more"),
     "update mode": ('skill_update_mode = "rewrite"', "", "skill_update_mode is 'rewrite', must be one of patch"),
     "engine": ('engine = "slurm"', "", "engine is 'slurm', must be one of local, ray"),
