@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Probed(Struct, frozen=True, kw_only=True):
-    """What a check without model calls found about the backends of both roles: installed, logged in and ready."""
+    """Whether the backends of target and optimizer are installed, logged in and ready, found without a model call."""
 
     backends: tuple[BackendHealth, ...]
 
@@ -64,7 +64,7 @@ def read_health(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:
 
 
 class NightConnection:
-    """The connection of a night to its models; the backends of both roles share the caps and the parallel slots."""
+    """The connection of a night to target and optimizer, which share spending caps and the limit on parallel calls."""
 
     def __init__(
         self,

@@ -1,8 +1,9 @@
 """Proposes rules for each document, tries every rule, and stages what is proven; then ends the night.
 
-Rules accepted earlier that wait for adoption count as part of the documents: they are not paid for or tried again. At
-the end the night scores an adopted change on the sealed tasks, stages the proposal and estimates the noise of its
-measurement; none of these changes the verdict. An adopted change is scored once: who looks at a test often fits it.
+Rules accepted earlier that wait for adoption are treated as if they stood in the documents: no call is spent on
+proposing or trying them again. At the end the night scores an adopted change on the sealed tasks (those that no rule
+was learnt from or tried on), stages the proposal and estimates the noise of its measurement; none of these changes the
+verdict. An adopted change is scored only once: rules chosen by a test would end up fitted to that test.
 """
 
 from __future__ import annotations
@@ -58,13 +59,14 @@ def consolidate(
     restage: bool = False,
     calls_left: Callable[[], int] | None = None,
 ) -> Consolidated:
-    """Propose rules for each document, then try the new and the waiting rules, each on top of what is accepted.
+    """Propose rules for each document, then try these and the undecided ones, each on top of the rules accepted so far.
 
-    The models that propose rules see the ``rejected`` edits, unless these reveal validation tasks. ``closed`` rules
-    come back only with new evidence. ``accepted`` edits of an earlier night wait for adoption; with ``restage`` their
-    proposal no longer fits the files, so they are proposed anew. ``calls_left`` returns how many calls the trials may
-    still make. Without validation tasks nothing could be decided, so nothing is spent, unless the gate is off. Raises
-    ``FatalBackend`` and, when nothing was tried, ``BudgetSpent``: all replies paid for are in the ledger.
+    The models that propose rules are shown those ``rejected`` edits that were written from tonight's training tasks
+    alone. A ``closed`` rule, whose trial ended for good, is tried again only with new requests behind it. ``accepted``
+    edits of earlier nights wait for adoption; with ``restage``, their stored proposal no longer fits the files and is
+    made anew. ``calls_left`` returns how many calls the trials may still make; None leaves that to the caps. Without
+    validation tasks nothing could be decided, so no call is made, unless the gate is off. Raises ``FatalBackend`` and,
+    when nothing was tried, ``BudgetSpent``: all replies paid for are in the ledger.
     """
     current, carried, notes = _apply_accepted(baseline, accepted if plan.gate_mode is GateMode.PAIRED else ())
     on = find_base(current, models, plan)
@@ -114,7 +116,7 @@ def _propose_all(
     night: str,
     on: Base,
 ) -> tuple[list[DocumentStep], list[PendingEdit], str]:
-    """Propose rules for each document; return a record for each, the new rules, and a sentence if a cap ended this."""
+    """Propose rules for each document; return a record for each, the rules, and a sentence if a cap was hit."""
     steps: list[DocumentStep] = []
     new: list[PendingEdit] = []
     can_learn = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
@@ -136,7 +138,7 @@ def _propose_all(
 def _apply_accepted(
     baseline: Candidate, accepted: Sequence[AppliedEdit]
 ) -> tuple[Candidate, tuple[AppliedEdit, ...], tuple[str, ...]]:
-    """Apply the edits that wait for adoption to the live documents; an edit that no longer fits becomes a note."""
+    """Apply the edits that wait for adoption; return the documents, the edits that fit, and notes on the others."""
     current, carried, notes = baseline, [], []
     for waiting in accepted:
         document = current[waiting.edit.document]
@@ -155,9 +157,10 @@ def _apply_accepted(
 def _choose_waiting(
     pending: Sequence[PendingEdit], plan: ConsolidatePlan, pools: Pools, on: Base
 ) -> tuple[list[PendingEdit], list[PendingEdit], list[Dropped]]:
-    """Return three lists of undecided rules: those for tonight, those on hold, and those given up as hopeless.
+    """Return three lists of undecided rules: those to try tonight, those that must wait, and those now given up.
 
-    Only the paired gate continues a tally; rules learnt in one project wait in nights over all, and vice versa.
+    All wait if the gate is not the paired one, or without validation tasks. A rule learnt in a night over one project
+    waits in a night over all projects, and the reverse.
     """
     if plan.gate_mode is not GateMode.PAIRED or not pools.val:
         return [], list(pending), []
@@ -169,7 +172,7 @@ def _choose_waiting(
 
 
 def _accept_untested(new: Sequence[PendingEdit], runner: TrialRunner) -> list[DocumentStep]:
-    """Accept every rule as proposed, because the gate is off."""
+    """Accept each proposed rule without a trial, because the gate is off; return a record of each."""
     decision = Decision(verdict=Verdict.ACCEPT, why="the gate is off: rules are taken as proposed, nothing is proven")
     steps = []
     for life in new:
@@ -183,7 +186,7 @@ def _accept_untested(new: Sequence[PendingEdit], runner: TrialRunner) -> list[Do
 
 
 def _carry(carried: Sequence[AppliedEdit]) -> tuple[DocumentStep, ...]:
-    """Return a record, as accepted, of each rule of an earlier proposal that tonight's proposal repeats."""
+    """Return a record of acceptance for each rule of an earlier proposal that tonight's proposal contains again."""
     decision = Decision(verdict=Verdict.ACCEPT, why="accepted before and still waiting; nothing was paid for again")
     return tuple(
         DocumentStep(kind=applied.edit.document, edits=(applied,), decision=decision, id=applied.edit.id, carried=True)
@@ -192,7 +195,6 @@ def _carry(carried: Sequence[AppliedEdit]) -> tuple[DocumentStep, ...]:
 
 
 def _describe_step(rule: RuleOnTrial, night: str, on: Base) -> DocumentStep:
-    """Return the record of the night's trial of one rule."""
     life, trial = rule.life, rule.trial
     if trial is None:
         raise ValueError(f"the trial of the rule {life.id} has no result")
@@ -214,7 +216,7 @@ def _describe_step(rule: RuleOnTrial, night: str, on: Base) -> DocumentStep:
 
 
 def _keep_undecided(rules: Sequence[RuleOnTrial]) -> tuple[list[PendingEdit], list[Dropped]]:
-    """Return the undecided rules that continue another night, and those given up because they cannot be proven."""
+    """Return the undecided rules that a later night tries again, and those given up as they can no longer be proven."""
     kept, over = [], []
     for rule in rules:
         trial = rule.trial
@@ -233,12 +235,12 @@ def _keep_undecided(rules: Sequence[RuleOnTrial]) -> tuple[list[PendingEdit], li
 
 
 class Unsealed(Struct, frozen=True, kw_only=True):
-    """The result of tonight's test of an adopted change on the sealed tasks; ``test`` is None when none was due."""
+    """Tonight's test of an adopted change on sealed tasks, unseen by any rule; ``test`` is None when none was due."""
 
     test: SealedTest | None = None
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Return the night's report with the result of the sealed test."""
+        """Return the night's report with the result of the test on the sealed tasks."""
         return replace(report, sealed=self.test)
 
 
@@ -247,8 +249,9 @@ def score_sealed_test(
 ) -> Unsealed:
     """Replay the sealed ``tasks``, which no rule was learnt from or tried on, without and with the adopted change.
 
-    The test is postponed when too few calls are left or when calls fail, because the night already has its verdict. A
-    night that began the replays counts as an attempt.
+    Too few calls left, or too many failed ones, postpone the test to another night, because this night already has its
+    verdict. A night that began the replays counts as an attempt; after ``MOST_ATTEMPTS`` the change stays without a
+    score.
     """
     due = plan.adopted
     if due is None or not tasks:
@@ -300,10 +303,10 @@ class Staged(Struct, frozen=True, kw_only=True):
     documents: tuple[DocumentChange, ...] = ()
     account: Account = Account()
     on_hold: tuple[PendingReport, ...] = ()
-    """Undecided edits that wait because the settings, or an unreadable file, exclude their document from change."""
+    """Undecided edits whose document may not change tonight, because the settings exclude it or the file cannot be
+    read."""
     pending: tuple[PendingReport, ...] = ()
-    """The undecided edits whose trials continue in later nights, with the number of further requests that each
-    needs."""
+    """The undecided edits whose trials continue in later nights, each with the number of further requests it needs."""
 
     def add_to(self, report: NightReport) -> NightReport:
         """Return the night's report with the proposal, the undecided edits, and the count of rules tried so far."""
@@ -365,9 +368,10 @@ class Audited(Struct, frozen=True, kw_only=True):
 
 
 def audit(night: str, outcome: Consolidated, plan: NightPlan, trials: Trials) -> Audited:
-    """Store tonight's replays of live documents and estimate noise and bias from all stored ones; no call is made.
+    """Store tonight's replays of live documents; estimate noise and bias from those of all nights. No call is made.
 
-    A night without validation tasks is taken to have as many as the last night, to state the smallest visible gain.
+    The smallest gain that a night can show depends on its number of validation tasks; a night without any is taken to
+    have as many as the last one.
     """
     trials.note(plan.project, night, outcome.list_base_replays(night), outcome.position)
     found = noise.measure_noise(

@@ -40,10 +40,11 @@ from skillopt_sleep.night.try_edits import CALLS_A_PAIR, MOST_SOURCES, count_own
 from skillopt_sleep.optimizer.replay import find_put_back
 
 JUDGED = 0.5
-"""Mean number of judge calls for a pair judged by a model; below 1 as equal answers and lost pairs need no call."""
+"""Mean number of judge calls for a pair judged by a model; below 1, as equal answers and failed replays need no
+judge."""
 NEW_AGAIN, AHEAD_AGAIN = 0.7, 1.6
-"""Mean number of rounds (all val tasks once) a night for a new rule, and for a rule with a positive score; measured,
-like ``JUDGED``, in many nights of `bench forecast`. Any other rule usually gets ``QUIET_PAIRS`` pairs."""
+"""How often a night replays every validation task with a new rule, and with a rule whose score is positive; means
+measured, like ``JUDGED``, by ``bench forecast``. Any other rule usually gets ``QUIET_PAIRS`` pairs."""
 CONFIRMING_PAIRS = 2
 """The number of extra pairs for each task that an accepted edit lost, to see whether it loses again."""
 
@@ -60,7 +61,7 @@ class DryRun(Struct, frozen=True, kw_only=True):
     cap: int
     refused: int = 0
     older: int = 0
-    """The number of this project's sessions from before ``lookback_days``."""
+    """The number of this project's sessions left out because they are older than the setting ``lookback_days``."""
     unplaced: int = 0
     """The number of sessions whose git worktree was deleted, so that they may be of this project or of another."""
     shortfall: Shortfall = Shortfall()
@@ -68,17 +69,17 @@ class DryRun(Struct, frozen=True, kw_only=True):
 
     @property
     def range(self) -> tuple[int, int]:
-        """The least and the most calls to expect: the most is at most twice the least, and within the spending cap."""
+        """The least and the most calls to expect: the most is at most twice the least, and within the cap on calls."""
         return find_range(self.usual_calls, self.cap)
 
     @property
     def usual_calls(self) -> int:
-        """The calls that such a night usually makes."""
+        """The number of model calls that such a night usually makes."""
         return sum(phase.usual for phase in self.expected)
 
 
 class Forecast(Struct, frozen=True, kw_only=True):
-    """The expected calls of all phases of the night that are still to come."""
+    """The expected model calls of all phases of the night that are still to come."""
 
     phases: tuple[Expected, ...]
 
@@ -92,14 +93,15 @@ class Forecast(Struct, frozen=True, kw_only=True):
 
 
 def forecast_calls(pools: Pools, plan: NightPlan, waiting: Sequence[PendingEdit]) -> Forecast:
-    """Forecast the calls of a night once mining is over; ``waiting`` are its undecided rules."""
+    """Forecast the calls of a night once its tasks are known; ``waiting`` are the undecided rules of earlier nights."""
     return Forecast(phases=tuple(phase for phase in _count_for_plan(pools, plan, waiting, 0) if phase.most))
 
 
 def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
-    """Run a night's first stages on the copies of the stores in ``kit``, and forecast its calls; no model is called.
+    """Run a night's first stages without a model, on copies of the stores (in ``kit``), and forecast the night's calls.
 
-    The stages are harvest, mining by fixed rules, and the split. Tasks that only a model could mine are unknown.
+    The stages are harvest, mining by this program's fixed rules, and the split. Tasks that only a model could find in
+    the sessions are not counted.
     """
     harvested = harvest(kit.sources, plan.window, kit.inbox, kit.read, kit.place)
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
@@ -142,7 +144,8 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
 def _count_proofs(tasks: Sequence[TaskRecord]) -> tuple[Expected, ...]:
     """Forecast the calls that check whether the references of moments tell rejected work from what stood in the end.
 
-    One call checks several moments. Each may then need two judge calls, and one that names the step objected to.
+    One call covers several moments. Each moment may then need two judge calls, and one that names the step to which the
+    user objected.
     """
     open_ = [
         task.reference
@@ -176,7 +179,7 @@ def _count_for_plan(
 
 
 def _is_learnt(pools: Pools, plan: NightPlan) -> bool:
-    """Return whether the documents' rules seem to cover all corrections, so that first one task is replayed alone."""
+    """Return whether some rule seems to cover each training task's correction; a single replay may then suffice."""
     rules = [find_heavy(rule) for _, rule in list_live_rules(plan.baseline)]
     rules += [find_heavy(waiting.edit.text) for waiting in plan.accepted]
     return all(find_coverage(task, rules) >= COVERED for task in pools.train)
@@ -196,15 +199,16 @@ def count_calls(
     budget: int = 4,
     learnt: bool = False,
 ) -> tuple[Expected, ...]:
-    """Count the calls of a night by phase: at least, at most, and usually.
+    """Count the model calls of a night by phase: the fewest, the most, and the usual number.
 
-    A rollout is one call, and one more where a model judges. At least: nothing is proposed for the first document. At
-    most: the first document is accepted, so train is rolled out again, every trial takes as many pairs as a night
-    allows, and every loss is replayed twice more. Usually: train is rolled out once, each lesson gives a rule, and a
-    rule is tried on each request that it may be tried on. Repeated calls for unreadable verdicts are not counted.
-    ``samples`` is the number of rollouts of a training task; ``waiting`` are the undecided rules, ``budget`` is how
-    many may be proposed; ``learnt``: one training task is replayed first, because rules seem to cover all; ``sealed``:
-    an adopted change waits for its sealed test, two answers and one judge call per task; ``probed``: the agent itself
+    A rollout is one call, and one more where a model judges. At least: one training task is replayed and no rule is
+    proposed. At most: the training tasks are rolled out for each document, every trial takes as many pairs as a night
+    allows, and each loss of an accepted rule is replayed twice more. Usually: they are rolled out once, each lesson
+    gives a rule, and each rule is tried on every request that it was not written from. Repeated calls for unreadable
+    verdicts are not counted. ``samples`` is the number of rollouts of a training task; ``mining_batches`` and
+    ``labelling`` are numbers of calls; ``waiting`` are the undecided rules, ``budget`` is the most rules to propose;
+    ``learnt``: one training task is replayed first, because rules seem to cover all; ``sealed``: an adopted change
+    waits for its test on the sealed tasks, two answers and one judge call per task; ``probed``: the agent itself
     replays one task at the end (two if a rule moves to memory), and is put back to up to ``MOMENTS`` moments.
     """
     train = sum(_count_calls(task) for task in pools.train) * samples
@@ -242,7 +246,7 @@ def count_calls(
 
 
 def _list_lessons(pools: Pools, waiting: Sequence[PendingEdit]) -> list[list[TaskRecord]]:
-    """Return the corrected training tasks that no rule on trial came from or covers, those alike in one list."""
+    """List the training tasks whose correction no rule on trial came from or covers; similar ones share one list."""
     taught = {name for life in waiting for name in (*life.evidence, *life.rule.task_ids)}
     stated = [find_heavy(life.words) for life in waiting]
     open_ = [
@@ -254,7 +258,7 @@ def _list_lessons(pools: Pools, waiting: Sequence[PendingEdit]) -> list[list[Tas
 
 
 def _count_wished(lesson: Sequence[TaskRecord]) -> int:
-    """Count the calls that try a lesson's rule at the requests with the standing wish ("always ...") behind it."""
+    """Count the calls to replay the requests, if any, that state a lesson as a standing wish ("always ...")."""
     if not any(map(is_standing_wish, (words for task in lesson for words in task.feedback))):
         return 0
     return sum(map(_count_calls, lesson[:MOST_SOURCES]))
@@ -263,7 +267,8 @@ def _count_wished(lesson: Sequence[TaskRecord]) -> int:
 def _count_usual_trials(pools: Pools, waiting: Sequence[PendingEdit], new: int) -> int:
     """Count the usual calls of trials: replays without any rule (shared by all rules), with each rule, and the judge's.
 
-    A rule that is ahead is tried on each of tonight's requests that may add to its score, and often twice.
+    A rule with a positive score is usually tried on each of tonight's requests where one more win would count, often
+    twice.
     """
     pairs = [NEW_AGAIN * len(pools.val)] * new
     for life in waiting:
@@ -280,10 +285,10 @@ def _count_usual_trials(pools: Pools, waiting: Sequence[PendingEdit], new: int) 
 def _count_clear_win(
     pools: Pools, waiting: Sequence[PendingEdit], new: Sequence[Sequence[TaskRecord]], before: int
 ) -> int:
-    """Count how many trial calls to forecast so that even the proof of a rule which wins every pair is in the range.
+    """Return how many trial calls to forecast so that a rule that wins every pair can be proven within the range.
 
-    ``before`` are the calls expected in earlier phases. A rule that tonight's requests cannot prove, or that is not
-    ahead, adds none.
+    ``before`` are the usual calls of earlier phases. A rule that tonight's requests cannot prove adds none, nor does an
+    undecided rule without a positive score.
     """
     pairs = [choose_threshold(len({group_of(task) for task in lesson})) for lesson in new]
     pairs += [life.k - life.tally.score for life in waiting if life.tally.score >= GO_ON_AT]

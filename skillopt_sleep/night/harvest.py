@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from skillopt_sleep.optimizer.replay import Models
 
 RECENT = 20
-"""The number of latest sessions with an agent whose most frequent model counts as the one the user works with."""
+"""How many of the latest sessions with an agent are counted to find the model that the user mostly works with."""
 FILES_PER_COMMIT = 200
-"""The number of session files stored in one transaction. An interrupted harvest starts again after its last one."""
+"""The number of session files stored in one transaction; an interrupted harvest resumes after the last one stored."""
 
 
 class ReadFiles(Protocol):
@@ -37,7 +37,7 @@ class ReadFiles(Protocol):
     def __call__(
         self, source: Source, files: Sequence[SessionFile], /
     ) -> Iterator[tuple[Session | None, Sequence[Skip], bytes]]:
-        """Yield for each file its session with secrets redacted, or None without any, the skipped parts, and a mark."""
+        """Yield each file's redacted session (or None), the parts skipped, and the mark to read on from later."""
 
 
 class Window(Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Window(Struct, frozen=True, kw_only=True):
     scope: str = ""
     """The project folder whose sessions are mined; "" for all projects."""
     since: str = ""
-    """The earliest time of a session, in ISO 8601; "" for no limit."""
+    """Sessions that ended before this time (ISO 8601) are not mined; "" for no limit."""
     max_sessions: int = 40
 
 
@@ -96,8 +96,8 @@ def harvest(
 ) -> Harvested:
     """Store new sessions, then choose the newest unmined ones of this project for tonight; the others keep waiting.
 
-    ``place`` returns, for folder and remote, whether a session is of this project. ``keep_steps`` is called once all
-    sessions are stored; it stores the agent's steps in the sessions where the user stepped in.
+    ``place`` tells from a session's folder and git remote whether it is of this project. ``keep_steps`` is called once
+    all sessions are stored; it stores the agent's steps in the sessions where the user stepped in.
     """
     filed = file_sessions(sources, inbox, read)
     keep_steps()
@@ -188,11 +188,12 @@ def find_moment_tasks(
     kit: Kit,
     models: Models | None,
 ) -> FoundMoments:
-    """Return tasks made from the moments of these sessions: new ones, and those whose reference was proven by now.
+    """Return tasks made from the moments of these sessions: new ones, and known ones whose reference was proven by now.
 
-    A request that is a task already, among ``known`` or ``mined``, gets no second task. Without ``models`` no model is
-    asked, and only references that were proven earlier count as proven. Raises ``FatalBackend`` and ``BudgetSpent``;
-    what was found before is kept.
+    A reference is proven once a check or a judge tells by it the rejected work from what stood in the end. A request
+    that is a task already, among ``known`` or ``mined``, gets no second task. Without ``models`` no model is asked, and
+    only proofs stored earlier count. Raises ``FatalBackend`` and ``BudgetSpent``; proofs found before the error are
+    stored.
     """
     from skillopt_sleep.mining.moment_tasks import build_moment_tasks, renew_proof  # noqa: PLC0415  a harvest alone mines nothing
 
@@ -234,7 +235,7 @@ def _read_talk(
     models: Models | None = None,
     corrected_only: bool = False,
 ) -> Talk | None:
-    """Return a session with its moments, or None when the agent's steps in it were not stored."""
+    """Return a session's steps and moments; None without stored steps, or without correction if ``corrected_only``."""
     from skillopt_sleep.mining.moment_tasks import Talk  # noqa: PLC0415  a harvest alone mines nothing
     from skillopt_sleep.mining.moments import find_moments  # noqa: PLC0415  a harvest alone mines nothing
 
@@ -307,7 +308,7 @@ def _find_siblings(
     kit: Kit,
     alone: frozenset[tuple[str, str]],
 ) -> list[TaskRecord]:
-    """Return tasks at other places where lessons apply: of a new lesson in all latest sessions, else in tonight's."""
+    """Return tasks at other places where lessons apply: for new lessons in all latest sessions, else in tonight's."""
     from skillopt_sleep.mining.moment_tasks import find_siblings  # noqa: PLC0415  a harvest alone mines nothing
 
     lessons = [task for task in moments if may_vote(task)]
@@ -341,5 +342,5 @@ def _list_notes(proved: Proved) -> Iterable[str]:
 
 
 def pin_unproven(task: TaskRecord) -> TaskRecord:
-    """Return the task, kept out of trials if its reference is not proven to tell a good answer from a bad one."""
+    """Return the task, for training only if its reference is not proven to tell a good answer from a bad one."""
     return task if may_vote(task) else replace(task, split=Split.TRAIN)

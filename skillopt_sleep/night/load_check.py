@@ -1,9 +1,9 @@
 """Checks, before a change is staged, that the agent loads the changed documents and follows them.
 
-A trial as text shows that a rule helps when it is read, not that the agent reads it. One replay by the agent itself
-shows that, and at a few moments where the change had helped the agent is put back into the session. When the trial's
-own replays were by the agent itself (native), their records already show it. Where the agent does not read the skill,
-its new rules move to memory, and the one replay is repeated.
+In a trial as text the prompt quotes the documents, which does not show that the agent would read them. So the agent
+itself replays one task with the change and, at a few moments where the change had helped, is put back into the session.
+When the agent itself ran the trial (native), its records show already what it read. Where the agent does not read the
+skill, its new rules move to memory, and the one replay is repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PHASE = "load"
 UNREAD = (Loading.NOT_LOADED, Loading.NOT_OPENED)
 NO_MEMORY = MemoryBounds()
 MOMENTS = 2
-"""The most moments at which a change is confirmed; each costs a few requests that carry a whole session."""
+"""The most moments at which a change is confirmed; each costs a few model calls whose prompts hold a whole session."""
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
@@ -91,9 +91,9 @@ def _relocate(edits: Sequence[AppliedEdit], moved: Sequence[AppliedEdit]) -> tup
 def check_loading(outcome: Consolidated, models: Models, bounds: MemoryBounds = NO_MEMORY) -> Loaded:
     """Check that the agent loads the change about to be staged and follows it; count tonight's replays by the agent.
 
-    New rules of a skill that is not loaded or not opened move to memory, if its size limits (``bounds``) allow. The
-    check costs one replay, one more after a move, and those of ``confirm_at_moments``; when the trial was native (by
-    the agent itself), only the one after a move. Raises ``FatalBackend``.
+    New rules of a skill that is not loaded or not opened move to memory, if the size limits of memory (``bounds``)
+    allow. The check costs one replay, one more after a move, and the replays of ``confirm_at_moments``; if the agent
+    itself ran the trial (native), only the one after a move. Raises ``FatalBackend``.
     """
     results = [result for step in outcome.steps for result in step.rollouts if result.mode is not ReplayMode.TEXT]
     report = replace(_count_replays(results), mode=models.manner.mode)
@@ -170,9 +170,10 @@ def _list_improved(outcome: Consolidated, accepted: Sequence[DocumentStep]) -> t
 
 
 def confirm_at_moments(improved: Sequence[TaskRecord], candidate: Candidate, models: Models) -> Confirmation:
-    """Replay up to ``MOMENTS`` of the improved tasks by putting the agent back into the session with the candidate.
+    """Put the agent, with the candidate, back into the sessions of up to ``MOMENTS`` improved tasks; count successes.
 
-    A spent cap, or a session that cannot be resumed, does not count against the change. Raises ``FatalBackend``.
+    A moment does not count, neither for nor against, if a cap is spent or its session cannot be resumed. Raises
+    ``FatalBackend``.
     """
     tried, heeded, why = 0, 0, ""
     native = dataclasses.replace(models, manner=Manner(mode=ReplayMode.NATIVE))

@@ -41,7 +41,8 @@ TRIED = (EditStatus.APPLIED, EditStatus.REJECTED, EditStatus.PENDING)
 """The statuses that an edit has after a trial."""
 
 HELD = (EditStatus.UNMATCHED, EditStatus.SKIPPED, EditStatus.GUARDED, EditStatus.PENDING)
-"""The statuses of an edit that was neither applied nor rejected."""
+"""The statuses of an edit that was neither applied nor rejected: not placed, skipped, barred as unsafe, or
+undecided."""
 
 
 class DocumentStep(Struct, frozen=True, kw_only=True):
@@ -80,7 +81,7 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
 
 
 class Consolidated(Struct, frozen=True, kw_only=True):
-    """The live documents, the documents that the night proposes instead, and every trial and round in between."""
+    """The live documents, those that the night proposes instead, and records of its trials and rounds of proposing."""
 
     baseline: Candidate
     candidate: Candidate
@@ -106,18 +107,18 @@ class Consolidated(Struct, frozen=True, kw_only=True):
 
     @property
     def settled(self) -> frozenset[str]:
-        """Ids of all edits undecided at some time tonight; what is stored of these is replaced by ``pending``."""
+        """Ids of all edits undecided at some time tonight; ``pending`` replaces what the store holds of these edits."""
         steps = (step.id for step in self.steps if step.trial is not None)
         return frozenset((*self.began_with, *steps, *(dropped.edit.id for dropped in self.dropped)))
 
     @property
     def position(self) -> Position:
-        """Of tonight's pairs judged in one call, how many the first answer won, how many the second, and the ties."""
+        """How often a judge, shown both answers of a pair, preferred the first or the second, or neither: its bias."""
         trials = (step.trial.position for step in self.steps if step.trial is not None)
         return sum(trials, start=Position())
 
     def list_tried(self, night: str) -> tuple[Tried, ...]:
-        """Return the rules that tonight's pairs were spent on, to be counted as tried."""
+        """Return the rules new tonight, and older ones that tonight's pairs were spent on, to be counted as tried."""
         return tuple(
             Tried(id=step.id, night=step.since or night, k=step.trial.k, verdict=step.decision.verdict)
             for step in self.steps
@@ -317,13 +318,12 @@ def _select_edits(edits: Sequence[AppliedEdit], *statuses: EditStatus) -> tuple[
 
 
 def _mean_pass_rate(results: Sequence[ReplayResult], others: Sequence[ReplayResult]) -> float | None:
-    """Return the pass rate of ``results``, one arm of a trial, over the pairs measured in both arms, if any."""
+    """Return the pass rate of one arm's ``results`` over the pairs measured in both arms; None without such a pair."""
     passed = [result.score.hard for result, other in zip(results, others, strict=True) if result.score and other.score]
     return statistics.fmean(passed) if passed else None
 
 
 def _list_rows(tasks: Sequence[TaskRecord], results: Sequence[ReplayResult]) -> tuple[HoldoutRow, ...]:
-    """Return one row for the report for every task that was replayed."""
     known = {task.id: task for task in tasks}
     replays: dict[str, list[ReplayResult]] = {}
     for result in results:
@@ -348,7 +348,7 @@ def _build_row(task: TaskRecord, replays: Sequence[ReplayResult]) -> HoldoutRow:
 def list_base_replays(
     night: str, model: str, phases: Sequence[tuple[str, Sequence[ReplayResult]]]
 ) -> tuple[BaseReplay, ...]:
-    """Return the measured replays of these phases as records for estimating the noise."""
+    """Return records of all measured replays, to estimate noise from; ``phases`` are pairs like ("train", replays)."""
     return tuple(
         BaseReplay(
             task=result.task_id,

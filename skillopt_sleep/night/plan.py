@@ -40,7 +40,7 @@ class MiningPlan(Struct, frozen=True, kw_only=True):
     by_model: bool = False
     """Whether the optimizer model finds tasks in sessions; otherwise fixed rules of this program find them."""
     target_skill: str = ""
-    """The name of the skill whose tasks are used; tasks of other skills are not."""
+    """The name of the skill whose tasks are used, while tasks of other skills wait; "" to use all tasks."""
     target_about: str = ""
     """The description of the skill ``target_skill``."""
     given: tuple[TaskRecord, ...] | None = None
@@ -69,7 +69,8 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
     block_cap: int = 8000
     """The largest size, in characters, of the managed block: the part of a document that this program writes."""
     memory_rules: int = 0
-    """The most rules in the managed block of a memory file; with 0 no rule moves between memory and skill."""
+    """The most rules in the managed block of a memory file; 0 sets no limit, and no rule moves between memory and
+    skill."""
     k: int = PROMISING
     """The score (wins minus twice the losses) from which a rule is shown as promising."""
     scope: str = "invoked"
@@ -84,7 +85,7 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
 
     @property
     def memory_bounds(self) -> MemoryBounds:
-        """The size limits of the managed block in a memory file; its limit of rules is 0 if memory may not change."""
+        """The size limits of the managed block in a memory file; if memory may not change, no rule moves there."""
         return MemoryBounds(rules=self.memory_rules if self.evolve_memory else 0, chars=self.block_cap)
 
 
@@ -102,7 +103,8 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     split: SplitPlan = SplitPlan()
     step: ConsolidatePlan = ConsolidatePlan()
     asked: int = 0
-    """The score at which a rule is promising, from the settings; earlier versions could raise it in ``step.k``."""
+    """The score from the settings at which a rule is promising; a night of an earlier version may use a higher
+    ``step.k``."""
     manner: Manner = Manner()
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()
@@ -214,7 +216,7 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """The external services of a night, each behind its protocol."""
+    """The stores, the sources and the functions that a night gets from outside, each behind its protocol."""
 
     sources: Sequence[Source]
     inbox: Inbox
@@ -271,9 +273,9 @@ class Recollected(Struct, frozen=True, kw_only=True):
 def recollect(plan: NightPlan, tasks: Sequence[TaskRecord]) -> Recollected:
     """Return what earlier nights left undecided or rejected; ``tasks`` are those of the archive and of tonight.
 
-    A resumed night reads this from its journal, so that its tallies start where they first started and paid replies
-    count once. An undecided edit gets the present group names of the tasks it was written from, because these groups
-    may have gained near-duplicates that would otherwise be used to try it.
+    A resumed night reads this from its journal: its tallies begin as they did the first time, so no pair counts twice.
+    The tasks that an undecided edit was written from get their present group names, because a group may have gained
+    near-duplicates, which must not be used to try the edit.
     """
     return Recollected(
         rejected=plan.rejected,

@@ -26,9 +26,11 @@ MIN_GROUPS_FOR_TEST = 20
 """The least number of groups of near-duplicates from which some are sealed; a smaller archive needs all to learn."""
 
 MOST_NEEDED = 6
-"""The number of requests, with two wins each, that prove a rule at the score 12; a rule with the score 9 needs 5."""
+"""The requests, with two wins each, that bring a rule to the score 12, which proves a rule written from one request;
+the score 9, enough for a rule written from several, takes 5."""
 TAUGHT = 2
-"""The least number of requests with one lesson to learn from: a rule written from two needs the score 9, not 12."""
+"""How many requests with one lesson are at least kept for training: a rule written from two needs the score 9, not
+12."""
 LEAST_SHARED = 2
 """Two corrections teach one lesson if they share at least this many words, and over half of the shorter one's words."""
 
@@ -36,14 +38,15 @@ MAX_QUOTE = 200
 MAX_DONE = 400
 """The most characters of the agent's work at a moment that a report shows."""
 MAX_QUOTES = 3
-"""Two limits of a report: characters of each quoted correction (``MAX_QUOTE``), and corrections quoted for a task."""
+"""The most corrections that a report quotes for a task; ``MAX_QUOTE`` limits the characters of each, and of the
+request."""
 
 Group: TypeAlias = Sequence[TaskRecord]
 """The tasks of one group of near-duplicates."""
 
 
 class SplitPlan(Struct, frozen=True, kw_only=True):
-    """The settings for dealing tasks to train, val and test; ``max_`` settings limit how many one night replays."""
+    """The settings for dealing tasks to train, val and test; ``max_`` ones limit the tasks of each split in a night."""
 
     seed: int = 0
     val_share: float = 1 / 3
@@ -108,10 +111,10 @@ def split_tasks(
     """Deal whole groups of near-duplicates to train, val and test.
 
     Validation rotates: the groups used for it least often come first. Unused and corrected tasks are trained on first;
-    ties are broken by seed. With ``past``, the tasks are an archive's, and a share of it is sealed for the test;
-    ``among`` is the whole archive if ``tasks`` are only a part. ``waiting`` are undecided rules in the order they are
-    tried: the first ones get validation groups that they were not written from, those that share words with them before
-    others. Places where a lesson applies and nobody complained are for validation alone.
+    the seed breaks ties. ``past`` says how earlier nights used the tasks of an archive; with it, a share of the archive
+    is sealed for the test. ``among`` is the whole archive if ``tasks`` are only a part. ``waiting`` are undecided rules
+    in the order of their trials: the first ones get validation groups that they were not written from, preferably with
+    words in common. A place where a lesson applies but nobody complained is for validation alone.
 
     A task whose split is fixed pulls its group along. A group with several such tasks goes to the most sealed split
     (test, then val), because a near-duplicate of a validation task must never be trained on. A single free group is
@@ -162,10 +165,10 @@ def _deal_validation(
 ) -> tuple[list[Group], list[Group]]:
     """Return the groups for validation, ``pinned`` ones included, and the ``free`` groups left for training.
 
-    ``waiting`` holds the words of each undecided rule, in the order they are tried, and the groups it was written from.
+    ``waiting`` holds the words of each undecided rule, in the order of the trials, and the groups it was written from.
     Half of the validation places go to groups that these rules can be tried on; used groups come before fresh ones,
     which are for training. The other half goes to the groups used for validation least often. Groups of both halves
-    alternate, so that a limit does not cut off one half.
+    alternate, so that a limit on validation tasks takes some of both.
     """
     turn = sorted(free, key=lambda group: max(past.as_val.get(task.id, 0) for task in group))
     dealt = [] if pinned or len(turn) < 2 else _deal_by_lesson(turn, plan)  # noqa: PLR2004
@@ -188,8 +191,9 @@ def _deal_validation(
 def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
     """Return the groups for validation: enough of each lesson to prove its rule, and a share of all others.
 
-    The groups that a rule was written from can never prove it. So of the groups with similar corrections, the first
-    validate: the plan's share or, if more, up to ``MOST_NEEDED`` with ``TAUGHT`` left to train on.
+    The groups that a rule was written from can never prove it. So of the groups with similar corrections, some
+    validate: ``plan.val_share`` of them or, if that is more, up to ``MOST_NEEDED``, as long as ``TAUGHT`` are left to
+    train on.
     """
     parts: list[list[Group]] = []
     related: list[Group] = []
@@ -268,7 +272,7 @@ def _recall_past(
 
 
 def _find_sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
-    """Return the groups sealed for the test: chosen by a hash of their name, so for good, and never used before."""
+    """Return the groups sealed for the test: unused ones, chosen by a hash of the name, so that each night agrees."""
     names = {group_of(task) for task in archive}
     if len(names) < MIN_GROUPS_FOR_TEST:
         return frozenset()
@@ -277,7 +281,7 @@ def _find_sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
 
 
 def _take_groups(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
-    """Return whole groups in order until one does not fit; only a first group larger than the limit is cut."""
+    """Return the tasks of whole groups, in order, skipping any beyond ``most`` tasks; only a first one is cut."""
     pool: list[TaskRecord] = []
     for group in groups:
         if len(pool) + len(group) <= most:
@@ -288,7 +292,7 @@ def _take_groups(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
 
 
 def recall_similar(fresh: Sequence[TaskRecord], past: Sequence[TaskRecord], most: int) -> tuple[TaskRecord, ...]:
-    """Return those of the ``past`` tasks most similar to any ``fresh`` one, at most ``most``; no unrelated ones."""
+    """Return the ``past`` tasks, at most ``most``, whose requests resemble a ``fresh`` one, the most similar first."""
     from skillopt_sleep.model.near_duplicates import similar  # noqa: PLC0415  rapidfuzz, which `status` does not need
 
     scores = {task.id: max((similar(task.intent, new.intent) for new in fresh), default=0.0) for task in past}

@@ -27,13 +27,13 @@ class Inbox(Protocol):
         """Return whether this file was already read with the same size and time, so that it need not be opened."""
 
     def recall(self, source: str, file: SessionFile) -> SessionFile:
-        """Return a file that changed with the mark from which it can be read on; only large ones have any."""
+        """Return a changed file with its stored mark, from which its source can read on; only large files have one."""
 
     def filing(self) -> AbstractContextManager[object]:
-        """Return a transaction, as a context manager: leaving it keeps the sessions stored inside, an error none."""
+        """Return a transaction, as a context manager: its end keeps what was stored inside, an error undoes it."""
 
     def file(self, source: str, file: SessionFile, session: Session | None) -> Session | None:
-        """Remember the file as read and store its session; return the turns not seen before as a session, or None."""
+        """Remember the file as read and store its session; return its new turns as a session, or None without any."""
 
     def recent(self) -> tuple[SessionKey, ...]:
         """Return every archived session that names its model, the newest first."""
@@ -80,12 +80,12 @@ class RejectedEdits(Protocol):
         """Return the latest rejected edits, the newest first, a few dozen at most."""
 
     def closed(self, project: str) -> tuple[ClosedEdit, ...]:
-        """Return every edit that was rejected or given up, whatever documents it was tried on."""
+        """Return every edit whose trial ended (rejected, given up or proven), whatever documents it was tried on."""
 
     def remember(
         self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
     ) -> None:
-        """Store each rejected edit once, and each ``closed`` rule once for the models and documents it was tried on."""
+        """Store rejected edits, and ``closed`` rules with the models and documents they were tried with, each once."""
 
 
 class Trials(Protocol):

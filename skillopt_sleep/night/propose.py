@@ -68,9 +68,10 @@ def propose_rules(
     night: str,
     on: Base,
 ) -> tuple[DocumentStep, list[PendingEdit]]:
-    """Replay the training tasks and let models propose rules for one document; return a record of it, and the rules.
+    """Replay the training tasks and let models propose rules for one document; return a record of this, and the rules.
 
-    Raises ``FatalBackend`` and ``BudgetSpent``.
+    Where rules seem to cover every correction, one task is replayed first; if it passes, nothing is proposed. Raises
+    ``FatalBackend`` and ``BudgetSpent``.
     """
     if (known := _find_learnt(current, tasks)) is not None:
         (first,) = replay([Attempt(task=known, candidate=current)], models, phase="train")
@@ -111,9 +112,9 @@ def propose_rules(
 
 
 def _find_learnt(current: Candidate, tasks: Sequence[TaskRecord]) -> TaskRecord | None:
-    """Return the one task to replay first if some rule seems to cover each task's correction, else None.
+    """Return a task to replay first, as a sample, if some rule seems to cover each task's correction, else None.
 
-    Common words are no proof, so the task whose correction shares the fewest words with any rule is replayed.
+    Common words are no proof, so it is the task whose correction shares the fewest words with any rule.
     """
     rules = [find_heavy(rule) for _, rule in list_live_rules(current)]
     shares = [find_coverage(task, rules) for task in tasks]
@@ -125,8 +126,8 @@ def _find_learnt(current: Candidate, tasks: Sequence[TaskRecord]) -> TaskRecord 
 def find_coverage(task: TaskRecord, rules: Sequence[frozenset[str]]) -> float:
     """Return the largest share of words that the correction of a task has in common with any one rule.
 
-    The share is relative to the shorter of the two texts. It is 1 for a task of a session that nobody corrected, and 0
-    where fewer than two words are common.
+    The share is relative to the shorter of the two texts, and 0 where fewer than two words are common. A task without a
+    correction gets 1, as there is nothing to learn, but 0 if its answer was rejected or it comes from no session.
     """
     said = find_heavy("\n".join(task.feedback))
     if not task.feedback:
@@ -160,20 +161,21 @@ def _list_sources(edit: EditRecord, tasks: Sequence[TaskRecord]) -> list[TaskRec
 
 
 def find_evidence(edit: EditRecord, tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
-    """Return the groups of the tasks that a rule names as its sources; ("",) if ``tasks`` has none of them."""
+    """Return the groups of the tasks that a rule names as sources; ("",), one unknown group, if ``tasks`` has none."""
     named = {group_of(task) for task in _list_sources(edit, tasks)}
     return tuple(sorted(named)) or ("",)
 
 
 def list_seen_names(tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
-    """Return the ids of these tasks and the names of their groups; ids remain valid when groups merge later."""
+    """Return the ids and the group names of tasks that a model saw; ids remain valid when groups merge later."""
     return tuple(sorted({name for task in tasks for name in (group_of(task), task.id)}))
 
 
 def may_be_shown(tried: AppliedEdit, train: Sequence[TaskRecord]) -> bool:
     """Return whether models that learn from these tasks may see a tried rule: only if it stems from no other task.
 
-    A rule quotes its sources. Shown to others, a reworded copy could be tried on the task behind the original rule.
+    A rule quotes the tasks behind it. A model that saw the rule while learning from other tasks could repeat it in
+    other words, and the copy could then be tried on the very tasks that the rule came from.
     """
     return bool(tried.seen) and set(tried.seen) <= set(list_seen_names(train))
 
@@ -199,7 +201,7 @@ def _propose(
         return (current[edit.document] if edit.document in plan.kinds else None) or document
 
     def apply(edits: Sequence[EditRecord]) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
-        """Apply each edit to the unchanged document, as each has its own trial; skip those beyond ``MOST_WAITING``."""
+        """Apply each edit alone to the unchanged document, for its own trial; at most ``MOST_WAITING`` are on trial."""
         room = max(0, MOST_WAITING - len(history.waiting))
         outcomes: list[AppliedEdit] = []
         for edit in edits:
@@ -281,7 +283,7 @@ def _place_edits(
 def _hold_back_where_full(
     edit: EditRecord, current: Candidate, plan: ConsolidatePlan, history: History
 ) -> AppliedEdit | None:
-    """Return a memory rule, with the reason that bars it, if memory is full and no skill can have it, else None."""
+    """Return a rule for memory with the reason that bars it, if memory is full; None for any other rule."""
     memory = current[DocumentKind.MEMORY]
     if memory is None or edit.document is not DocumentKind.MEMORY or edit.op not in ADDS:
         return None

@@ -22,11 +22,11 @@ from skillopt_sleep.model.session import Skip
 from skillopt_sleep.model.task import Shortfall
 
 MOST_ATTEMPTS = 3
-"""The most nights that try to score an adopted change on the sealed tasks; a night whose calls fail gives no score."""
+"""The most nights that try to score an adopted change on the sealed tasks; a try fails when calls fail or run out."""
 
 
 class Adopted(Struct, frozen=True, kw_only=True):
-    """A change of night ``change`` that was adopted and waits for its sealed test, which ``attempts`` nights tried."""
+    """An adopted change of night ``change`` that waits for its test on the sealed tasks; ``attempts`` nights tried."""
 
     change: str
     before: Candidate
@@ -35,7 +35,7 @@ class Adopted(Struct, frozen=True, kw_only=True):
 
 
 class SealedTest(Struct, frozen=True, kw_only=True):
-    """The result of an adopted change on the sealed tasks; it is scored once, and no verdict depends on it.
+    """The result of an adopted change on the sealed tasks, unseen by any rule; scored once, no verdict depends on it.
 
     ``before`` and ``after`` are mean scores without and with the change. ``change`` is the night that proposed it,
     ``night`` the one that scored it, ``attempts`` counts the nights that tried. ``why`` says why it could not be
@@ -164,15 +164,15 @@ class TrialReport(Struct, frozen=True, kw_only=True):
     """One comparison of a document with and without a rule (in nights of earlier versions, several rules).
 
     ``score`` is wins minus twice the losses over all nights, ``k`` the score that proves, ``e`` the strength of the
-    evidence (see docs/gate.md); with ``ties`` they are None under the strict rule. ``since`` is the night that first
-    tried the rule, "" for tonight; ``edits`` are the ids of what was tried. ``requests`` counts those that the rule was
-    written from; ``net_requests`` counts each request once, those that it helped minus those that it harmed;
-    ``length_ratio`` is the length of the answers with the rule divided by that without, null when not known. ``tasks``
-    counts the different requests measured tonight, near-duplicates as one, ``tasks_in_all`` those of all nights;
-    ``improved`` and ``worsened`` name single tasks, as do those ``measured`` tonight and the ``heeded`` ones, which
-    passed every time with the change. ``confirmed_regressions`` are tasks of an accepted edit that were lost again when
-    they were replayed twice more; those ``unconfirmed`` could not be replayed. ``losses_before`` counts pairs lost in
-    earlier nights, which are not replayed again.
+    evidence (docs/gate.md); these and ``ties`` are None where the gate compares means (gate_mode strict). ``since`` is
+    the night that first tried the rule, "" for tonight; ``edits`` are the ids of what was tried. ``requests`` counts
+    those that the rule was written from; ``net_requests`` counts the requests that it helped minus those that it
+    harmed; ``length_ratio`` is the length of the answers with the rule divided by that without, null when not known.
+    ``tasks`` counts the different requests measured tonight, near-duplicates as one, ``tasks_in_all`` those of all
+    nights; ``improved`` and ``worsened`` name single tasks, as do those ``measured`` tonight and the ``heeded`` ones,
+    which passed every time with the change. ``confirmed_regressions`` are tasks of an accepted edit that were lost
+    again when replayed twice more, ``unconfirmed`` those that could not be replayed. ``losses_before`` counts pairs
+    lost in earlier nights, not replayed again.
     """
 
     document: str
@@ -198,10 +198,10 @@ class TrialReport(Struct, frozen=True, kw_only=True):
 
 
 class PendingReport(Struct, frozen=True, kw_only=True):
-    """A rule that is still undecided, with the counts of its pairs.
+    """A rule, written from so many ``requests``, that is still undecided, with the counts of its pairs.
 
     ``needs`` says what would prove it, ``since`` is the first of ``nights`` that tried it, ``k`` the score that proves
-    it; ``missing`` counts the requests still needed; ``you_said_so`` says how well a standing wish of yours was kept.
+    it; ``missing`` counts the requests it still needs; ``you_said_so`` says how well a standing wish of yours was kept.
     """
 
     document: str
@@ -271,7 +271,7 @@ class Loading(enum.StrEnum):
 class Confirmation(Struct, frozen=True, kw_only=True):
     """What an agent with the change did when put back to ``tried`` moments at which the change had helped as text.
 
-    At ``heeded`` of them the user need not repeat the correction; ``why`` says why another moment gave no result.
+    At ``heeded`` of them it did what the user had asked for; ``why`` says why another moment gave no result.
     """
 
     tried: int = 0

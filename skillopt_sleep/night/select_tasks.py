@@ -35,7 +35,7 @@ from skillopt_sleep.night.try_edits import find_base
 from skillopt_sleep.optimizer.replay import Manner, Models
 
 UNREADABLE = ("cannot be read", "answered without any")
-"""Words in the message of an error about a reply in a wrong form; without them, the error means that no reply came."""
+"""Parts of the messages of errors about replies in a wrong form; an error without them means that no reply came."""
 
 
 class SelectedTasks(Struct, frozen=True, kw_only=True):
@@ -194,8 +194,8 @@ def choose_tasks(
 ) -> tuple[TaskRecord, ...]:
     """Choose tonight's tasks, each assigned to its split; ``among`` is the whole archive if ``tasks`` are a part.
 
-    When all tasks were used before, none is trained on. Then the first ``pending`` rule that can still win gets tasks:
-    any that are neither sealed nor fixed for training, except those on which the rule has already shown no effect.
+    When all tasks were used before, none is trained on. Then the first ``pending`` rule that can still win is tried
+    alone, on tasks neither sealed nor fixed for training, except those on which the rule has already shown no effect.
     """
     waiting = choose_for_tonight(pending)
     pools = split_tasks(tasks, plan, past, among=among, waiting=waiting)
@@ -234,9 +234,10 @@ class PreparedTasks(Struct, frozen=True, kw_only=True):
 
 
 def prepare_tasks(selected: SelectedTasks, manner: Manner, commit_of: Callable[[TaskRecord], str]) -> PreparedTasks:
-    """Give each task the project's commit to replay it at, and the session's approved commands to score it with.
+    """Give each task the project's commit to replay it at, and the user's approved commands to score it with.
 
-    Tasks without a commit known to git are left out, with a note. Unless replays run in copies, tasks stay as they are.
+    Only replays in a copy of the project need these; for any other mode the tasks stay as they are. A task for which
+    git knows no commit is left out, with a note.
     """
     if manner.mode is not ReplayMode.WORKTREE:
         return PreparedTasks(tasks=selected.tasks)

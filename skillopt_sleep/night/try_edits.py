@@ -25,10 +25,10 @@ from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 
 SAMPLES_PER_BASE = 100
-"""How far apart the repetition numbers under successive bases of a night are. When a proven rule joins the base, all is
-replayed anew: the replays that proved the rule are too good on average, because good ones led to its acceptance."""
+"""By how much the repetition numbers of replays rise when a proven rule joins the base, so that all is replayed anew:
+the replays that proved the rule are too good on average, because good ones led to its acceptance."""
 SAMPLES_PER_NIGHT = 1000
-"""How far apart the repetition numbers of two nights are, so that a night reuses no cached reply of another one."""
+"""By how much the repetition numbers of replays differ between two nights, so that none reuses a reply of the other."""
 MOST_SOURCES = 3
 """A rule from a standing wish is tried at most at this many of the requests in which the user stated the wish."""
 CALLS_A_PAIR = 3
@@ -67,7 +67,8 @@ class TrialRunner:
     current: Candidate
     """The documents that rules are added to: the live ones with all accepted rules that are not adopted yet."""
     calls_left: Callable[[], int] | None = None
-    """A function that returns how many of the forecast calls are left for trials; None when only the caps count."""
+    """A function that returns how many of the forecast calls trials may still make; None when only the spending caps
+    count."""
     dropped: list[Dropped] = field(default_factory=list)
     """Rules that no longer fit the documents in ``current``."""
 
@@ -107,7 +108,8 @@ class TrialRunner:
     def _try_by_pairs(self, rules: list[RuleOnTrial], joined: list[str]) -> list[RuleOnTrial]:
         """Replay pairs for every rule, wave by wave; as soon as a rule is proven, the others are tried on top of it.
 
-        Then all is replayed afresh: in the pairs that proved the rule, replays without it were worse than on average.
+        From then on all is replayed afresh, because in the pairs that proved a rule the replays without it were worse
+        than on average.
         """
         known: dict[tuple[str, int], ReplayResult] = {}
         base = 0
@@ -157,9 +159,10 @@ class TrialRunner:
         return [rule for rule in rules if rule.life.id not in gone]
 
     def _take_affordable(self, wave: Wave, known: Collection[tuple[str, int]], apart: int, reserved: int) -> Wave:
-        """Return the first pairs of the wave that the calls left suffice for.
+        """Return the first pairs of the wave that can be replayed with the calls left.
 
-        A pair in ``known`` needs no new replay of the base. The ``reserved`` calls are kept for ``try_at_sources``.
+        ``known`` names the replays of the base, as (task, repetition number), that exist already. The ``reserved``
+        calls are kept for ``try_at_sources``.
         """
         left = self.calls_left() - reserved if self.calls_left else len(wave) * CALLS_A_PAIR
         replayed = set(known)
@@ -171,7 +174,7 @@ class TrialRunner:
         return wave
 
     def _try_strictly(self, rules: list[RuleOnTrial]) -> list[RuleOnTrial]:
-        """Compare mean scores with and without each rule, as the SkillOpt paper does; those without are reused."""
+        """Compare mean scores with and without each rule, as the SkillOpt paper does; replay each base only once."""
         known: tuple[ReplayResult, ...] = ()
         tried = []
         for rule in rules:
@@ -221,7 +224,7 @@ class TrialRunner:
 
 
 def list_sources(life: PendingEdit, pools: Pools) -> list[TaskRecord]:
-    """Return those of tonight's requests in which the user stated the standing wish behind a rule."""
+    """Return at most ``MOST_SOURCES`` of tonight's scorable training tasks that a rule was written from."""
     return [task for task in pools.train if task.id in life.rule.task_ids and may_vote(task)][:MOST_SOURCES]
 
 
@@ -232,7 +235,7 @@ def count_own_calls(lives: Sequence[PendingEdit], pools: Pools) -> int:
 
 
 def find_base(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base:
-    """Return what tonight's measurements depend on: documents, models, gate metric, replay mode and scope."""
+    """Return the conditions of tonight's measurements: documents, models, gate metric, replay mode and scope."""
     mixed = plan.gate_metric is GateMetric.MIXED
     target, optimizer = plan.answered_by
     return Base(
