@@ -1,4 +1,4 @@
-"""Coding agents: all that depends on whether somebody works with, say, Claude Code or Codex, in one value for each.
+"""Coding agents such as Claude Code and Codex: one value for each says where its files are and what reads and runs it.
 
 Each module of this package ends in ``PLUGIN = CodingAgent(...)``; other packages add agents by entry points in the
 group ``skillopt_sleep.agents``. Every command then finds a new agent, its sessions and its files without a change.
@@ -69,7 +69,7 @@ class CodingAgent:
         return next((home for home in homes if home.is_dir()), homes[0])
 
     def skill_file(self, project: Path, home: Path | None, skill: str = "") -> Path:
-        """Return the path of a skill's ``SKILL.md``: the user's own below ``home``; the project's if that is None.
+        """Return the path of a skill's ``SKILL.md``: the user's own below ``home``, or without ``home`` the project's.
 
         ``skill`` is a name, or a path of a file relative to the project; "" means the skill for learnt rules.
         """

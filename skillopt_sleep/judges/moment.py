@@ -41,7 +41,7 @@ VERDICT = describe_object(
 
 
 class MoveVerdict(Struct, frozen=True, kw_only=True):
-    """The judge's verdict on what the agent did next: did it come to the decision, and must it be told again."""
+    """The judge's verdict: whether the agent came to the moment's decision, and would have to be corrected again."""
 
     reason: str = ""
     reached: bool
@@ -69,7 +69,7 @@ class MomentJudge:
     """Maximum calls for one verdict, as a reply may be unreadable; ``BadReply`` is raised when the last one is."""
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
-        """Return the score of what the agent did next. Raises ``Undecided`` when it did not come to the decision."""
+        """Return the score of what the agent did next. Raises ``Undecided`` if it did nothing the lesson is about."""
         if check := require_reference(task, MomentReference).check:
             return _check(check, rollout)
         return _make_score(task, self.compare(task, (rollout.work,), ask, rollout.sample)[0])
@@ -77,7 +77,7 @@ class MomentJudge:
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
         """Return the scores of what both arms did next, by a program's check, else by one call that names no arm.
 
-        Equal acts share one score. Raises ``Undecided`` when either arm did not come to the decision.
+        Equal acts share one score. Raises ``Undecided`` when an arm did nothing that the lesson is about.
         """
         if check := require_reference(task, MomentReference).check:
             return _check(check, first), _check(check, second)

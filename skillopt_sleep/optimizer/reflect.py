@@ -173,7 +173,7 @@ def _list_rejected(lesson: Lesson) -> str:
 def _make_prompt(
     minibatch: Minibatch, kind: DocumentKind, document: str, optimizer: Optimizer, lesson: Lesson
 ) -> Prompt:
-    """Return the prompt for one analyst; it also asks for broken rules if ``lesson`` looks for them in these."""
+    """Return the prompt for one analyst; if ``lesson`` wants it for such rollouts, it also asks for broken rules."""
     fields = {
         "kind": str(kind),
         "edit_budget": str(lesson.edit_budget),
@@ -377,7 +377,7 @@ def _read_again(
 
 
 def _quote_rules(rules: Mapping[str, Grounds], numbers: dict[int, tuple[str, str]]) -> str:
-    """Return each rule as numbered sentences below the person's words; note in ``numbers`` which number is which."""
+    """Return each rule as numbered sentences below the person's words; ``numbers`` gets the sentence of each number."""
     blocks = []
     for text, grounds in rules.items():
         typed = [quote("the-developer-said", words) for words in grounds.typed[:MOST_QUOTES] if words.strip()]

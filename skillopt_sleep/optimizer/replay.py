@@ -177,7 +177,7 @@ def _render_documents(candidate: Candidate) -> str:
 def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
     """Return the target's answer to one attempt, or a result whose ``call_error`` says why the call failed.
 
-    It has a score only if the agent did not finish, which scores 0 whatever the answer.
+    The result has no score yet, unless an agent did not finish its work: it then scores 0, whatever it answered.
     """
     task, candidate, manner = attempt.task, attempt.candidate, models.manner
     result = ReplayResult(task_id=task.id, candidate=candidate.digest, sample=attempt.sample, mode=manner.mode)

@@ -41,8 +41,9 @@ class ClaudeSource:
     homes: tuple[str, ...] = ()
     """Claude Code's configuration folders: ``~/.claude``, or those named in ``CLAUDE_CONFIG_DIR``."""
     headless: tuple[str, ...] = ("sdk-cli",)
-    """Ways in which programs start Claude Code, such as ``sdk-cli`` for ``claude -p``: prompts there are no person's.
-    Editors use ``sdk-ts`` and ``sdk-py``, so these count as a person's unless they are listed here."""
+    """How Claude Code was started, as sessions record it ("sdk-cli" is ``claude -p``), where no person typed the
+    prompts. Editors record "sdk-ts" and "sdk-py", so these count as a person's unless they are listed here.
+    """
 
     @property
     def name(self) -> str:
@@ -62,7 +63,7 @@ class ClaudeSource:
         return reader.session()
 
     def read_on(self, file: SessionFile, skipped: Callable[[Skip], None]) -> tuple[Session | None, bytes] | None:
-        """Return the turns since ``file.mark`` and the next mark; None if the file has to be read whole."""
+        """Return the turns after the place in ``file.mark``, and a new mark; None if the file must be read whole."""
         made_by = f"{__version__} {sorted(self.headless)}"
         mark = decode_mark(file, made_by)
         if file.mark and mark is None:
@@ -104,12 +105,12 @@ class SessionReader:
         self._cwds = {self._cwd} - {""}
         self._place = before.line, before.begin
         self._resting: list[tuple[Draft, int, Mark]] = []
-        """The last turns from which the file could be read on, each with the number of uuids before it."""
+        """Turns from which the file may later be read on: each with the number of uuids before it, and its mark."""
         self.went_astray = False
         """Whether lines after a mark refer to lines before it, so that the file must be read whole."""
 
     def number(self, line: int, begin: int) -> None:
-        """Set number and place of the line that ``take`` gets next."""
+        """Set the number, and the offset in bytes, of the line that ``take`` gets next."""
         self._place = line, begin
 
     def take(self, line: bytes) -> None:
@@ -143,7 +144,7 @@ class SessionReader:
         return replace(session, turns=turns)
 
     def build_mark(self, session: Session, made_by: str) -> bytes:
-        """Return the mark from which the file can be read on when it has grown, or b"" when there is none."""
+        """Return the mark of a turn, from which the file can be read on once it has grown; b"" when no turn has one."""
         if self.went_astray:
             return b""
         for draft, count, mark in reversed(self._resting):

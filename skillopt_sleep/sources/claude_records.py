@@ -17,14 +17,14 @@ from msgspec import Raw, Struct
 NOTHING = Raw(b"null")
 
 READ_TYPES = frozenset({"assistant", "attachment", "queue-operation", "user"})
-"""Types of record, as a line of a session file is called here, that are needed; others are ignored."""
+"""Types of the records (the lines of a session file) that are read; records of other types are ignored."""
 
 SHELLS = frozenset({"Bash", "PowerShell"})
 SKILL = "Skill"
 SYNTHETIC_MODEL = "<synthetic>"
 """What a record names as its model when Claude Code wrote it itself, as on an API error."""
 AUTOMATIC_DENIALS = frozenset({"automode-blocked", "permission-rule"})
-"""Marks of a tool call that a program refused, and not a person."""
+"""Kinds of refusal of a tool call, as recorded, that come from a program and not from a person."""
 
 
 class Block(Struct, gc=False):
@@ -300,7 +300,7 @@ def _strip_added(text: str) -> str:
 
 
 ABSORBED = "absorbed_mid_turn"
-"""Reason that a record gives when a waiting prompt reached the agent at work; earlier versions give none."""
+"""Reason recorded for taking a prompt out of the queue when the agent got it while at work; "" in early versions."""
 
 NOTIFICATION = "<task-notification"
 
@@ -315,7 +315,7 @@ class InputQueue:
     def __init__(self, removed_early: int = 0) -> None:
         self.waiting: list[str] = []
         self.removed_early = removed_early
-        """How many prompts an attachment gave to the agent before a record said that they were taken out."""
+        """Number of prompts that the agent got as an attachment, and whose "remove" record is still to come."""
 
     def apply(self, operation: str, text: str, reason: str) -> str:
         """Add or take out prompts as a record says; return the one that the agent got while it worked, or ""."""

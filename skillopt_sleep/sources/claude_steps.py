@@ -3,7 +3,7 @@
 Each record names the one before it in ``parentUuid``, or in ``logicalParentUuid`` after a compaction. Where the person
 went back to an earlier prompt, an abandoned branch stays in the file, so the conversation is the chain of records that
 leads to the last one. Of parallel calls, which are records of one message with a result each, only some are in the
-chain; the others are added. A file without usable names is read line by line.
+chain; the others are added. A record that is named but missing is replaced by the one on the line above.
 """
 
 from __future__ import annotations

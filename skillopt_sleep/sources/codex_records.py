@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 NOTHING = Raw(b"null")
 
 READ_TYPES = frozenset({"event_msg", "response_item", "session_meta", "turn_context"})
-"""Types of record, as a line of a Codex file is called here, that are needed; others are ignored."""
+"""Types of the records (the lines of a Codex file) that are read; records of other types are ignored."""
 
 READ_PAYLOADS = frozenset(
     """

@@ -27,7 +27,7 @@ _SKILL = re.compile(
 )
 _OUTPUT = "\nOutput:"
 _ANSWERED = 2_000
-"""Longest text, in characters, with which Codex says that a call was refused; a longer one is the tool's result."""
+"""Maximum characters of Codex's note that a call was refused; a longer text is what the tool returned."""
 _DENIED = ("rejected by user approval settings", "rejected: blocked by policy", "sandbox denied exec error")
 _REFUSED = "rejected by user"
 _ABORTED = re.compile(r"(?:Wall time: [\d.]+ seconds\n)?aborted(?: by user(?: after [\d.]+s)?)?\s*\Z")

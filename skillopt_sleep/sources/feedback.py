@@ -53,19 +53,19 @@ QUOTED = 12
 """Minimum number of characters of a line of the prompt that is in the answer too, and so counts as quoted from it."""
 
 PROSE = 10
-"""Fewest words of a line with a place such as "shop.py:12" for it to be a person's remark, not a tool's output."""
+"""Minimum words of a line with a place such as "shop.py:12" to be a person's remark rather than a tool's output."""
 
 _PLACE = re.compile(r"([\w.-]+\.\w+):\d+")
 _PASTED = re.compile(r"\s*(?:[\u276f\u279c$%>] |#+ |```|[<{\[](?!Image))")
-"""How a prompt begins that is pasted as a whole: with a terminal's prompt, a heading, a fence or a tag."""
+"""Matches the beginning of a prompt that was pasted as a whole: a terminal's prompt, a heading, a fence or a tag."""
 
 _PASTE = re.compile(r":[ \t]*\n|\n[`\u276f]")
-"""What is between a person's own words and pasted text: a colon at the end of a line, a fence, a terminal's prompt."""
+"""Matches where pasted text begins after a person's own words: a colon ends a line, or a fence begins one."""
 
 _SPEECH = re.compile(
     "[\"\u201c\u201e\u00ab][^\"\u201d\u201c\u00bb\n]{25,}[\"\u201d\u201c\u00bb]|(?<=: )'[^'\n].{20,}?'(?=\\W|$)"
 )
-"""Pattern of somebody else's words in quotation marks; up to about 25 characters are rather a name, and stay."""
+"""Matches a quotation of somebody else's words; one of fewer than 25 characters is taken for a name, not matched."""
 
 _CHANGING = re.compile(
     r"(?:^|[;&|(]\s*)(?:sudo\s+)?(?:git\s+(?:commit|push|merge|rebase|reset|tag|cherry-pick|stash|rm|mv"
@@ -196,7 +196,7 @@ def _find_content(text: str) -> frozenset[str]:
 def _find_cues(remark: _Remark, before: Before) -> dict[str, int]:
     """Return the points that the words give for each sort of correction, such as "asks to undo it".
 
-    What the situation takes off is subtracted.
+    Points are taken off where the situation speaks against it, as when the prompt also thanks the agent.
     """
     lexicon = load_lexicon()
     comma = lexicon.counters["comma"]

@@ -30,7 +30,7 @@ FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors of decoding a line; any other error would be a bug of this program."""
 
 PIECE = 2**16
-"""Most bytes in each piece of a file by which one tells whether it was rewritten."""
+"""Maximum bytes of a file's start, and of what is before and after a mark, whose hash tells if it was rewritten."""
 UUID = 16
 _BUFFER = 2**18
 _EXTRA_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -87,7 +87,7 @@ def read_lines(
     No more than ``MAX_LINE`` bytes are in memory at once. A bad last line without a newline is ignored: it is still
     being written. Half a surrogate pair is replaced. All that is wrong is reported to ``skipped``, once per reason,
     with the first such line and their number. ``number`` is called before ``take`` with each line's number, from 1, and
-    the place in the file where it begins; ``start`` is both for the first line that is read.
+    the offset in bytes where it begins; ``start`` is the number and the offset of the first line to read.
     """
     tally = _SkipTally(path)
     first, begin = start
@@ -116,15 +116,16 @@ def read_lines(
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """A line that begins a turn, from which a file can be read on, and what must be known of the lines before it.
 
-    It has no words of the conversation, as it is stored before secrets are removed. ``digest`` is of the file's
-    beginning and of what is around the line, up to ``end``: any line taken out before moves all others.
+    It has no words of the conversation, as it is stored before secrets are removed. ``digest`` is a hash of the file's
+    first bytes and of those around the line up to ``end``; it no longer fits when anything before the line is removed,
+    because all later bytes move.
     """
 
     made_by: str = ""
     """The program's version and settings."""
     line: int = 1
     begin: int = 0
-    """Place of the line in the file, in bytes."""
+    """Offset of the line in the file, in bytes."""
     end: int = 0
     digest: str = ""
     turn: str = ""
@@ -138,7 +139,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """Id, way of starting, folder, branch, model, start and end of the session so far."""
 
     def encode(self, path: str, end: int, before: Mark | None, uuids: Sequence[str]) -> bytes:
-        """Return the mark as it is stored, with further uuids; b"" if an id has another form or the file is gone."""
+        """Return the mark as it is stored, with ``uuids`` added; b"" if one is no UUID or the file cannot be read."""
         end = min(self.begin + PIECE, end)
         try:
             joined = (before.seen if before else b"") + _pack_uuids(uuids)

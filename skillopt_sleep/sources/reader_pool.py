@@ -28,11 +28,11 @@ WORTH_IT = 24 * 2**20
 MOST_READERS = 4
 """Maximum number of processes that read; this one stores what they read, and could not keep up with more."""
 JOB = 4 * 2**20
-"""Most bytes of session files that a reading process is given at once, as one job; a larger file is a job by itself."""
+"""Maximum bytes of session files that a process gets to read at once, as one job; a larger file is a job by itself."""
 MOST_FILES = 64
-"""Most session files that a reading process is given at once, so that the list of them fits into a pipe."""
+"""Maximum number of session files in one job, so that the list of them fits into a pipe."""
 AHEAD = 2
-"""Most jobs, each some files, that a reading process has at a time: the one it works on, and the next one."""
+"""Maximum number of jobs that a process has at a time: the one it works on, and the next one."""
 
 Read = tuple[Session | None, tuple[Skip, ...], bytes]
 """Result for one file: its redacted session (None without typed words or on failure), what was wrong with it, and the

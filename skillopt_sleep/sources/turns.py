@@ -170,7 +170,7 @@ class TurnLog:
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 WORDS = 4_000
-"""Maximum number of characters that are kept of a text by the agent; nine in ten answers are shorter."""
+"""Maximum number of characters kept of a text that the agent wrote; nine in ten answers are shorter."""
 BODY = 8_000
 """Maximum number of characters kept of a command's or skill's text, with the rules that the agent was to follow."""
 ARGUMENTS = 2_000
@@ -178,7 +178,7 @@ ARGUMENTS = 2_000
 RESULT = 1_500
 """Maximum number of characters kept of a call's result: its head and its tail, where output says what went wrong."""
 FILE = 6_000
-"""Most characters kept of a call that reads or writes a file; a moment shows the file that is about to be edited."""
+"""Maximum characters kept of a call that reads or writes a file: a digest shows the file that is edited next."""
 STEPS_PER_TURN = 400
 """Maximum number of steps kept of a turn: the first ``FIRST_STEPS`` and the last ones. In real sessions, at most 103
 steps lay between a request and the result that the user rejected."""
