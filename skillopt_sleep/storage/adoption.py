@@ -32,7 +32,7 @@ from skillopt_sleep.storage.staging import ProposalStaging, ProposalStatus, Stag
 BY_HAND = "by hand"
 """First words of ``Adoption.how`` when the user adopted edits that no gate had accepted, as in "by hand: ..."."""
 EDITED_SINCE = "adopted again in a file that you edited since: as it stands there it was not tried"
-"""``Adoption.how`` of edits that were reverted and then adopted again, in a file that had changed since their night."""
+"""Note (``Adoption.how``) on edits that the user reverted, then adopted again in a file that changed in between."""
 AGAIN = "nothing was adopted; for a new proposal: skillopt-sleep run"
 
 
@@ -79,7 +79,7 @@ def adopt(
 
 
 def _restore_staged(adoption: Adoption, staged: StagedDocument) -> Adoption:
-    """Return the adoption with the bytes of the proposed file. Raises ``Refused`` if its edits do not give these."""
+    """Return the adoption with exactly the file that was proposed. Raises ``Refused`` if its edits make another one."""
     if adoption.how == EDITED_SINCE:
         return adoption
     for after in (adoption.after, restore_former_description(adoption.document(adoption.after)).content):

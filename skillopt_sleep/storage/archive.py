@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.pools import Past
 
 MOST_MARKS = 32
-"""Most session files, those that changed last, for which it is noted from where they can be read on; up to 0.5 % of
-their size each."""
+"""Maximum number of session files, those that changed last, for which a mark is stored: the place from which only what
+was added has to be read. Marks take up to 0.5 % of the size of these files.
+"""
 CONTEXT_TURNS = 2
 """Turns shown before the first turn that is not mined yet: a correction says little without what it corrects."""
 
@@ -58,7 +59,7 @@ class SessionInbox:
         return self._known[source].get(file.path) == (file.size, file.mtime_ns)
 
     def recall(self, source: str, file: SessionFile) -> SessionFile:
-        """Return a file that changed with the mark from which it can be read on, if its session is archived."""
+        """Return a changed file with its stored mark, after which only what was added is read; else as given."""
         if file.size < LARGE:
             return file
         rows = self._database.rows(
@@ -241,7 +242,7 @@ class SessionInbox:
             )
 
     def load_insights(self, scope: str, source: str, state: str) -> bytes | None:
-        """Return the stored insights of a scope, if readable; a session or label that changes deletes all of them."""
+        """Return what ``keep_insights`` stored; None when it is damaged, or deleted because a session changed."""
         rows = self._database.rows(
             "SELECT data FROM insights WHERE scope = ? AND source = ? AND state = ?", (scope, source, state)
         )
@@ -250,7 +251,7 @@ class SessionInbox:
         return None
 
     def keep_insights(self, scope: str, source: str, state: str, data: bytes) -> None:
-        """Store the insights of a scope; ``state`` names what else, besides sessions and labels, they depend on."""
+        """Store the insights of a project ("" for all); ``state`` identifies what they rest on besides sessions."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO insights VALUES (?, ?, ?, ?)", (scope, source, state, zlib.compress(data, 1))
@@ -269,7 +270,7 @@ class TaskArchive:
         self._database = database
 
     def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
-        """Return the tasks of a scope: those that no night has used first, and in both groups the latest seen first."""
+        """Return the tasks of a scope: first those that no night has used, and within both groups the latest first."""
         rows = self._database.rows(
             "SELECT data FROM tasks WHERE scope = ? ORDER BY fresh DESC, seen_at DESC, id", (scope,)
         )
@@ -299,13 +300,13 @@ class TaskArchive:
                 )
 
     def _turn_after(self, key: SessionKey) -> str:
-        """Return the id of the first turn added after the mined ones, at which mining goes on, or "" without one."""
+        """Return the id of the first turn after the mined ones, where mining goes on; "" when all turns are mined."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
         ids = [turn.id for turn in decode_json(rows[0]["data"], Session).turns]
         return next(iter(ids[ids.index(key.last_turn) + 1 :]), "")
 
     def past(self, scope: str) -> Past:
-        """Return the ids of unused tasks, and by used task the number of nights that had it for validation."""
+        """Return the ids of unused tasks, and for each used one the number of nights in which it decided on edits."""
         from skillopt_sleep.night.pools import Past  # noqa: PLC0415  `status` reads this module and deals nothing
 
         rows = self._database.rows(

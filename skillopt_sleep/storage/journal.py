@@ -87,7 +87,7 @@ class JournalledNight:
         return self._report_outcome(name, outcome)
 
     def look(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
-        """Call ``work(*args)`` and report what it returns, but store no result: a resumed night calls it again."""
+        """Call ``work(*args)`` and add its result to the report, but store no result: a resumed night repeats it."""
         return self._report_outcome(name, work(*args, **kwargs))
 
     def _report_outcome(self, name: str, outcome: OutcomeT) -> OutcomeT:

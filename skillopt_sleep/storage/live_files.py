@@ -210,7 +210,7 @@ def take_out_edits(
 
 
 def compute_content(live: bytes | None, history: Sequence[Adoption], result: Sequence[Adoption]) -> bytes | None:
-    """Return the bytes of a file that has the adoptions ``history`` and is to have ``result``, without some edits.
+    """Return the bytes of the file ``live``, which has adoptions ``history``, as if ``result`` had been adopted.
 
     Lines that the user added stay. Raises ``Refused`` when the user rewrote a line that would change.
     """
@@ -294,7 +294,7 @@ def read_baseline(paths: Mapping[DocumentKind, Path], *, most_bytes: int) -> tup
 
 
 def _rebase(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
-    """Return the adoption ``old`` as it would be if ``new`` had come before it in place of ``previous``."""
+    """Return an adoption as if the one before it, ``previous``, had been ``new``, which has fewer edits."""
     if old.before == previous.after:
         return replace(old, before=new.after)
     if new.after == previous.after:

@@ -272,8 +272,8 @@ def is_git_project(project: Path, env: Mapping[str, str]) -> bool:
 def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: str = "", branch: str = "") -> str:
     """Return the commit on which a session worked, as well as git can tell, or "".
 
-    That is ``commit`` if the project has it, else the last one before the time ``at``, else the current one. With a
-    ``branch``, the session may have made commits after ``commit``: then it is the last one of both before ``at``.
+    That is ``commit``, if the project has it; with a ``branch``, the last commit of the branch or ``commit`` before the
+    time ``at``, as the session may have made more. Otherwise it is the last commit before ``at``, else the current one.
     """
     before = (f"--before={at}",) if _MOMENT.fullmatch(at) else ()
     names = [f"refs/heads/{branch}", f"refs/remotes/origin/{branch}"] if branch and before else []

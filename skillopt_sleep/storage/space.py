@@ -135,7 +135,7 @@ def _find_existing(folder: Path) -> Path:
 
 
 def _reserve(folder: Path, size: int) -> None:
-    """Write ``size`` bytes and delete them: space that ``df`` calls free may be for root only or beyond a quota."""
+    """Write ``size`` bytes and delete them, to see that there is room: what ``df`` calls free may be beyond a quota."""
     place, prefix = _find_existing(folder), f".skillopt-sleep-{os.getpid()}-"
     try:
         with tempfile.TemporaryFile(dir=place, prefix=prefix) as file:  # nameless: a kill leaves nothing

@@ -125,7 +125,7 @@ class ProposalStaging:
         """Write a night's proposal; return its folder (None when no document changes) and the changes, for the report.
 
         ``edits`` are those that turned ``baseline`` into ``candidate``, in order; others raise ValueError. ``untried``
-        is the value of ``StagedDocument.untried``, and ``also`` has the same for documents of other agents.
+        is the value of ``StagedDocument.untried``. ``also`` holds these four values for the documents of other agents.
 
         If the user edited a file since the night read it, the edits are applied to the new text; where they no longer
         fit, the change says that it cannot be adopted.

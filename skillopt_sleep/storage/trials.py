@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.report import SealedTest
 
 RECALLED = 24
-"""How many rejected edits a reflection is shown at most; more would leave too little room for the failures."""
+"""Maximum rejected edits that the optimizer is shown; more would leave too little room for the failed rollouts."""
 
 
 class TrialStore:
@@ -40,7 +40,7 @@ class TrialStore:
     def conclude(
         self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried], *, settled: Iterable[str] = ()
     ) -> None:
-        """Replace the undecided edits with the ids ``settled`` by ``pending``, and store the trials ``tried``."""
+        """Store the undecided edits ``pending`` and the trials ``tried``; delete the undecided edits ``settled``."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "DELETE FROM pending_edits WHERE project = ? AND id = ?", [(project, id_) for id_ in sorted(settled)]
@@ -156,7 +156,7 @@ class RejectedEditStore:
     def remember(
         self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
     ) -> None:
-        """Store rejected edits, each with its latest reason, and ``closed`` ones, each as it first ended."""
+        """Store rejected edits, each with its latest reason, and edits whose trial is ``closed``, as it first ended."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO rejected_edits VALUES (?, ?, ?, ?)",
