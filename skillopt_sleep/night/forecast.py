@@ -285,7 +285,7 @@ def _count_usual_trials(pools: Pools, waiting: Sequence[PendingEdit], new: int) 
 def _count_clear_win(
     pools: Pools, waiting: Sequence[PendingEdit], new: Sequence[Sequence[TaskRecord]], before: int
 ) -> int:
-    """Return how many trial calls to forecast so that a rule that wins every pair can be proven within the range.
+    """Return how many trial calls to forecast so that the forecast range covers the proof of a rule that always wins.
 
     ``before`` are the usual calls of earlier phases. A rule that tonight's requests cannot prove adds none, nor does an
     undecided rule without a positive score.

@@ -57,7 +57,7 @@ Cell: TypeAlias = str | Line
 
 
 class Facts(Struct, frozen=True):
-    """A list of labels, each with a text beside it."""
+    """A list of labels, each with a text beside it: "stops at", "400 calls"."""
 
     rows: Sequence[tuple[str, Cell]]
 
@@ -102,7 +102,7 @@ def count_rest(count: int, most: int, noun: str = "", plural: str = "") -> Itera
 
 
 def render_plain(page: Page) -> str:
-    """Return the page as plain text, without styles, wrapped lines and a final newline."""
+    """Return the page as plain text: no line is styled or wrapped, and no newline ends the last one."""
     return "\n\n".join("\n".join(_list_plain_lines(section)) for section in page if section.parts)
 
 
@@ -164,7 +164,7 @@ def render_styled(page: Page, *, width: int, colour: bool) -> str:
 
 
 def _draw(part: Part, width: int) -> Iterator[RenderableType]:
-    """Yield the objects that rich prints for one part; a bare string among them is a command."""
+    """Yield what rich prints for one part of a page: objects, or a bare string for a command, never wrapped."""
     match part:
         case Facts(rows=rows):
             yield from _draw_facts(rows, width)
@@ -191,7 +191,7 @@ def _style(cell: Cell, style: str = "") -> Text:
 
 
 def _draw_grid(rows: Sequence[tuple[str, Cell]], gap: int = 1) -> RenderableType:
-    """Return two columns without headings, of which only the second one wraps."""
+    """Return a table of two columns without headings; in a narrow window only the text of the second column wraps."""
     from rich.table import Table as Grid  # noqa: PLC0415
 
     grid = Grid.grid(padding=(0, gap, 0, 0))

@@ -22,10 +22,10 @@ from skillopt_sleep.reports.status import Failure, describe_failure, describe_sc
 from skillopt_sleep.scheduling.due import Outlook
 
 TASK_CHARACTERS = 90
-"""Maximum characters of a task on the page."""
+"""Maximum characters that ``doctor`` and ``run --dry-run`` show of one task."""
 
 TASKS = 8
-"""Maximum tasks listed on the page: of those to learn from, and of those to test on."""
+"""Maximum tasks to learn from, and as many to test on, that ``doctor`` and ``run --dry-run`` list."""
 
 
 class SourceFound(Struct, frozen=True, kw_only=True):
@@ -56,7 +56,8 @@ class ScheduledNight(Struct, frozen=True, kw_only=True):
     path: str
     """The environment variable PATH of the scheduled night."""
     lacks: tuple[str, ...] = ()
-    """Names of variables with API keys or proxies that were set when the nights were scheduled, but not in a night."""
+    """Names of variables with API keys or proxies that the shell had when nights were scheduled and that a night
+    lacks."""
     notes: tuple[str, ...] = ()
     """Notes on programs found in another place than when the nights were scheduled."""
     problems: tuple[str, ...] = ()
@@ -124,7 +125,7 @@ def _describe_schedule(report: DoctorReport) -> Iterator[Cell]:
 
 
 def _list_facts(report: DoctorReport, *, everything: bool) -> Iterator[tuple[str, Cell]]:
-    """Yield (label, line) on what a night reads, asks, sends, changes and may spend; later lines have the label ""."""
+    """Yield (label, line) on what a night reads, asks, sends, changes and may spend; only a first line has a label."""
     caps = report.caps
     rows: list[tuple[str, list[Cell]]] = [
         ("version", [f"{report.version}, Python {report.python}; data in {plain(report.data_dir)}"]),
@@ -225,7 +226,7 @@ def _describe_task(task: TaskRecord) -> str:
 
 
 def _explain_silence(reference: MomentReference) -> str:
-    """Return why a moment cannot test rules, as "; it only teaches: ...", or "" for a moment that can."""
+    """Return why a moment cannot test rules, as "; it only teaches: ...", or "" for a moment that can test them."""
     if reference.may_vote:
         return ""
     if reference.teaches_only:

@@ -38,7 +38,7 @@ LONGEST = 2_000
 """Maximum characters of any text that a report shows on one line."""
 
 LONGEST_OF_A_CHARACTER = 50
-"""How many characters of a text are read for each character shown, as escape codes and blanks may be dropped."""
+"""A text to be cut is read for this many characters for each one shown, as escape codes and blanks may be dropped."""
 
 _CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,40}[ -/]{0,8}[@-~]")
 """Pattern of colours and cursor movements, which are removed whole; other escapes lose only control characters."""
@@ -155,7 +155,8 @@ def describe_earlier_spend(report: NightReport) -> str:
 def describe_expectation(report: NightReport) -> str:
     """Return the number of calls expected and made, without retries, or "" when there was no forecast.
 
-    The judge's calls and those for each document are separate phases in the ledger; calls of all forecast phases count.
+    The ledger counts calls by phase. Judge calls and calls for each document are phases of their own there; they count
+    as made if their phase was forecast. The sentence names all other calls separately.
     """
     if not report.expected:
         return ""

@@ -39,7 +39,8 @@ TONES = {
     Ending.STOPPED: Tone.BAD,
     Ending.UNMEASURED: Tone.BAD,
 }
-"""Whether an ending of a night is shown in the colour of something good, bad or waiting; other endings have none."""
+"""The colour in which reports show an ending of a night: that of something good, bad or waiting; other endings have
+none."""
 
 
 class Step(Struct, frozen=True):
@@ -63,7 +64,7 @@ class Headline(Struct, frozen=True):
 
 
 def summarize_night(report: NightReport) -> Headline:
-    """Return how the night ended and what to do now; a proposal counts more than the reason why the night stopped."""
+    """Return how the night ended and what to do now; if there is a proposal, not how a cap stopped the night."""
     words, values = WORDS["endings"][_name_ending(report)], _Values(report)
     steps = [Step(*(text.format_map(values) for text in WORDS["steps"][name])) for name in words["steps"]]
     for wish in list_said(report) if words is WORDS["endings"]["you said so"] else ():
@@ -125,7 +126,7 @@ def _name_verdict(report: NightReport) -> str:
 
 
 class _Values(dict[str, str]):
-    """The values for the names in braces in words.json; each is computed when a text asks for it."""
+    """Texts for the names in braces in words.json, such as {night}; each is computed when a wording asks for it."""
 
     def __init__(self, report: NightReport) -> None:
         self._report = report
@@ -145,7 +146,7 @@ def _list_errors(report: NightReport) -> str:
 
 
 def _compare_means(report: NightReport) -> str:
-    """Return a sentence on the mean scores without and with a change; "" when pairs decided or nothing was tried."""
+    """Return a sentence on the mean scores without and with a change; "" when pairs decided it or nothing was tried."""
     if paired_trials(report):
         return ""
     outcomes = Counter(row.outcome for row in list_tasks(report))

@@ -43,7 +43,8 @@ class Week(Struct, frozen=True, kw_only=True):
     """Number of the rules live today that were adopted in this week."""
     x: float
     y: float | None
-    """Height of the week's rate of corrections in the chart, or None for a week with too few prompts."""
+    """Vertical position of the week's rate of corrections in the chart, from its top; None for a week with too few
+    prompts."""
 
     @property
     def rate(self) -> str:
@@ -100,7 +101,7 @@ class History(Struct, frozen=True, kw_only=True):
     nights: tuple[NightRow, ...]
     facts: tuple[tuple[str, str], ...]
     troubles: tuple[str, ...] = ()
-    """Why the last night failed or has not begun, and what helps, when the page was written."""
+    """Sentences on why the last night failed or has not begun, and what helps, as it was when the page was written."""
 
 
 def describe_history(
@@ -115,7 +116,7 @@ def describe_history(
     pages: frozenset[str] = frozenset(),
     troubles: Sequence[str] = (),
 ) -> History:
-    """Return the contents of the page over all nights; ``reports`` come with the latest night first.
+    """Return the contents of the page over all nights; ``reports`` are those of the nights, the latest first.
 
     ``statuses`` maps a night to the state of its proposal, ``pages`` are the nights that have a page of their own, and
     ``troubles`` say why the last night failed or has not begun.
@@ -184,7 +185,7 @@ def _count_weeks(reports: Iterable[NightReport], sessions: Iterable[Session], li
 
 
 def _list_mondays(used: set[date]) -> Iterator[date]:
-    """Yield the Monday of each week from the first to the last of ``used``, for the latest ``MOST_WEEKS`` weeks."""
+    """Yield the Monday of each week from the first date in ``used`` to the last, at most of ``MOST_WEEKS`` weeks."""
     if used:
         first = max(min(used), max(used) - timedelta(weeks=MOST_WEEKS - 1))
         for count in range((max(used) - first).days // 7 + 1):

@@ -113,7 +113,7 @@ def _describe_recurring(request: Recurring) -> Iterator[Cell]:
 
 
 def _list_latest(corrections: Sequence[Correction], most: int) -> tuple[Part, ...]:
-    """Return the latest corrections, those made after the same request in one item."""
+    """List the latest corrections; those that followed the same request are one item, of at most ``most`` items."""
     requests: dict[tuple[str, str], list[Correction]] = {}
     for correction in corrections:
         requests.setdefault((correction.said.session_id, correction.asked), []).append(correction)

@@ -205,7 +205,7 @@ def describe_shortfall(shortfall: Shortfall) -> str:
 
 
 def list_remarks(rows: Sequence[TaskRow], trials: Sequence[TrialReport]) -> Iterator[str]:
-    """Yield why each task got worse, and whether it did so again; then why tasks could not be measured."""
+    """Yield why each task got worse, and whether two more replays did too; then why tasks could not be measured."""
     again = {task: " It got worse in two more replays as well." for t in trials for task in t.confirmed_regressions}
     again |= {task: " Whether it would get worse again is not known." for t in trials for task in t.unconfirmed}
     for row in rows:
@@ -218,7 +218,7 @@ def list_remarks(rows: Sequence[TaskRow], trials: Sequence[TrialReport]) -> Iter
 
 
 def list_trials(report: NightReport) -> Iterator[str]:
-    """Yield a sentence on each comparison of means; verdicts by pairs are shown with each rule instead."""
+    """Yield a sentence on each trial decided by mean scores; one decided by pairs is shown with its rule instead."""
     for trial in report.trials:
         if trial.k is None:
             yield f"The {DOCUMENTS.get(trial.document, plain(trial.document))}: {sentence(trial.decision.why)}"
@@ -227,7 +227,7 @@ def list_trials(report: NightReport) -> Iterator[str]:
 
 
 def list_trust(report: NightReport) -> Iterator[str]:
-    """Yield sentences on all changes tried so far, the noise of the tests, the sealed test, and missing tasks."""
+    """Yield sentences on all rules tried so far, the noise of tests, the test on sealed tasks, and missing tasks."""
     if account := describe_account(report.account):
         yield f"In total: {account}"
     yield from describe_audit(report.audit)
@@ -260,7 +260,7 @@ def describe_aa_test(trial: AATest) -> Page:
 
 
 MAX_RULE = 160
-"""Maximum characters of a rule in the report."""
+"""Maximum characters of a rule on the page of ``try``."""
 
 
 class PartReport(Struct, frozen=True, kw_only=True):
@@ -280,7 +280,7 @@ class PartReport(Struct, frozen=True, kw_only=True):
 
 
 class TryReport(Struct, frozen=True, kw_only=True):
-    """The results of the command ``try``; ``whole`` compares the file with no file, or with the file ``against``."""
+    """What ``try`` found: ``whole`` compares the file with ``against`` ("": no file), ``rules`` tell of each rule."""
 
     name: str
     path: str

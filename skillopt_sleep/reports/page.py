@@ -40,9 +40,10 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 
 MOST_BYTES = 290_000
-"""Maximum size of a page in bytes; a larger page is rendered again with fewer of the answers to each rule's tests."""
+"""Maximum size of a page in bytes; a larger one is rendered again with fewer of the answers that each rule's tests
+gave."""
 MOST_PLACES = (40, 16, 6, 2, 0)
-"""How many places (test tasks with both answers) a page shows of each rule: tried in turn until it is small enough."""
+"""How many test tasks, with both answers, a page shows for each rule: the first number with which the page fits."""
 
 
 def render_report(report: NightReport) -> str:
@@ -51,7 +52,11 @@ def render_report(report: NightReport) -> str:
 
 
 def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:
-    """Return the HTML page of a night; ``options`` are added to its commands, ``drawn`` is a digest of its content."""
+    """Return the HTML page of a night.
+
+    ``options`` are added to every command that the page shows. ``drawn`` is a digest of what the page shows, kept in
+    it, so that an unchanged page is not written again.
+    """
     page = ""
     for most in MOST_PLACES:
         page = _render_html("night.html", night=_limit_places(night, most), options=options, phases=PHASES, drawn=drawn)

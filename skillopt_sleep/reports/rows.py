@@ -97,7 +97,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 def list_tasks(report: NightReport) -> tuple[TaskRow, ...]:
-    """Return the tasks that tested the change, those with a different result first."""
+    """Return the tasks on which the reported trial was made, with both results; those with a different result first."""
     after = {row.id: row for row in report.holdout_detail.candidate}
     labels = {label.id: label for label in report.tasks}
     trial = _reported_trial(report)
@@ -129,7 +129,7 @@ def list_said(report: NightReport) -> tuple[PendingReport, ...]:
 
 
 def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
-    """Return the edits that were held back, each rule once, without rules that reports list in another place."""
+    """Return the edits that were held back, each rule once, without undecided rules, which reports list separately."""
     pending = {edit for change in report.pending for edit in change.edits}
     listed = {without_bullet(rule) for change in report.pending for rule in change.rules}
     held = [edit for edit in report.held_edits if edit.status is not EditStatus.PENDING or edit.edit.id not in pending]
@@ -138,7 +138,7 @@ def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
 
 
 def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | None = None) -> str:
-    """Return how many corrections a rule comes from (``shown`` are quoted) and its results at moments, in words."""
+    """Return in words how many corrections a rule comes from (``shown`` are quoted), and its results at moments."""
     from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` needs no words
 
     labels = {label.id: label for label in report.tasks if label.moment}
@@ -169,7 +169,7 @@ def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | Non
 
 
 def keep_relevant(said: Sequence[str], rule: str) -> tuple[str, ...]:
-    """Return the words that share a term with a rule, or all words when none does; the rule's example is no term."""
+    """Return the words that share a term with a rule, or all when none do; the rule's example does not count."""
     from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` compares no texts
 
     wanted = find_heavy(_EXAMPLE.sub("", rule))
@@ -294,7 +294,10 @@ def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece
 
 
 def _mark(runs: Sequence[tuple[str, str]], mark: str) -> tuple[Piece, ...]:
-    """Join (tag, words) runs into pieces; pieces that are not in both texts get ``mark``, with blanks between them."""
+    """Join runs of (tag, words), as a comparison of two texts gives them, into pieces.
+
+    A run that only this text has gets ``mark``; so does a blank between two runs, so that marks are not cut into words.
+    """
     pieces: list[Piece] = []
     for index, (tag, text) in enumerate(runs):
         is_gap = text == " " and 0 < index < len(runs) - 1
@@ -314,7 +317,7 @@ def _reported_trial(report: NightReport) -> TrialReport | None:
 
 
 def _counted_outcome(task: str, trial: TrialReport | None) -> Outcome | None:
-    """Return whether a task won, lost or did both in the trial's pairs; None for neither, and for a trial by means."""
+    """Return whether a task won, lost or both in the trial's pairs; None if neither, or if means decided the trial."""
     if trial is None or trial.k is None:
         return None
     won, lost = task in trial.improved, task in trial.worsened
@@ -329,7 +332,7 @@ def _compare(before: HoldoutRow, after: HoldoutRow, metric: str) -> Outcome:
 
 
 def _score(row: HoldoutRow, metric: str) -> float | None:
-    """Return the score that the gate compares, or None when the row was not measured.
+    """Return the score of a row under the gate's ``metric``, or None when the row was not measured.
 
     A mixed score has equal weights here; other weights give another order only where hard and soft disagree.
     """

@@ -74,7 +74,8 @@ SEALED = 3
 """Maximum number of adopted changes whose result on the sealed tasks the page shows, the latest ones."""
 
 PROBLEMS = ("MISSED", "CLOCK", "NOT RUNNING", "FAILED")
-"""The beginnings of lines about a schedule that something is wrong with."""
+"""How a line about a schedule begins if something is wrong with the schedule: "MISSED: 2 nights of the last
+week..."."""
 
 SIGNAL_CODES = frozenset({129, 130, 143})
 """Exit codes of a night that a signal ended: SIGHUP, SIGINT (Ctrl-C) or SIGTERM."""
@@ -177,7 +178,7 @@ def list_troubles(failure: Failure | None, outlook: Outlook | None) -> Iterator[
 def _list_trust(status: Status, *, everything: bool) -> Iterator[Cell]:
     """Yield lines on all changes tried so far and, if ``everything``, on how far the tests can be trusted.
 
-    More tasks are asked for only while no rule is proven: otherwise "one more task" would contradict the acceptance.
+    The line that asks for more tasks is left out once a rule is proven, because it would seem to doubt the proof.
     """
     if account := describe_account(status.account):
         yield account

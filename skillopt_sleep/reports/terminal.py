@@ -11,7 +11,8 @@ from skillopt_sleep.reports.rules import Group, RuleView, State
 from skillopt_sleep.reports.view import NightView
 
 MOST = {State.PROVEN: 3, State.UNTESTED: 3, State.SAID: 2, State.PROMISING: 1, State.WAITING: 1}
-"""Maximum rules shown without ``--all``, by outcome; of an outcome without a number, only the count is shown."""
+"""For each outcome, the most of its rules shown without ``--all``; of other outcomes only the number of rules is
+shown."""
 MOST_NOTES = 2
 
 
@@ -47,7 +48,10 @@ def describe_screen(
 
 
 def _complete(command: str, program: str, place: str, again: Sequence[str]) -> str:
-    """Return a shown command with its options for here: ``again`` for ``run``, if it lacks them, else ``place``."""
+    """Return a shown command as the user has to type it here.
+
+    A ``run`` gets those options of this run (``again``) that it lacks; any other command gets the options ``place``.
+    """
     words = command.split()
     if words[1:2] == ["run"] and again:
         command = " ".join([command, *(option for option in again if option.split()[0] not in words)])

@@ -132,9 +132,9 @@ def describe_night(
 ) -> NightView:
     """Return all that the reports of a night show.
 
-    ``outcome`` has the answers to the tests, or is None once they are deleted; ``asked`` are recurring requests,
-    ``live`` has the time since which an edit is live, by its id, and ``status`` is the state of the proposal.
-    ``earlier`` is an earlier night whose proposal still waits, or "".
+    ``outcome`` holds the answers that the tests gave, or is None once these are deleted; ``asked`` are recurring
+    requests, ``live`` maps the id of each live edit to the time since which it is live, ``status`` is the state of the
+    proposal, and ``earlier`` names an earlier night whose proposal still waits, or is "".
     """
     headline = summarize_night(report)
     steps = [(step.command, step.effect) for step in headline.steps]

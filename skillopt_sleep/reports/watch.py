@@ -2,8 +2,8 @@
 
 Replays prove a rule; only the sessions show whether it helps in daily work. This module only counts, without a model. A
 prompt counts for a rule when it repeats, word for word, a correction from which the rule was written. Another
-correction counts when it resembles the rule or those words, not only in the phrases of any complaint. The corrections
-behind a rule count as made before it, even if no prompt with a recorded time contains them any more.
+correction counts when it resembles the rule or such a correction, and in more than phrases like "you forgot ... again".
+The corrections behind a rule count as made before it, even if no prompt with a recorded time contains them any more.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RULES = 4
 TITLE = "How often you made corrections like each rule, per 100 prompts you typed in this project"
 
 WORDS_OF_A_PART = 2
-"""Minimum content words of a correction to look for inside longer prompts; a shorter one must be the whole prompt."""
+"""A correction with fewer content words than this counts only as a whole prompt, not as a part of a longer one."""
 
 READ = 4_000
 """Characters at the start of a prompt in which a correction is searched for; the rest is usually pasted."""
@@ -155,7 +155,7 @@ def _watch_rule(
 
 
 class _Quote(Struct, frozen=True, kw_only=True):
-    """The words of a rule or of a correction behind it, to be searched for in prompts, in the form of ``_fold``."""
+    """A rule, or a correction that led to it, as words to search for in prompts, in the form that ``_fold`` gives."""
 
     words: str
     is_cut: bool
@@ -189,7 +189,7 @@ def _list_quotes(rule: LiveRule) -> tuple[_Quote, ...]:
 
 
 def _fold(words: str) -> str:
-    """Return the beginning of a text in lower case, with one space in place of all punctuation and white space."""
+    """Return the first ``READ`` characters in lower case, with single spaces for all punctuation and white space."""
     return _BETWEEN_WORDS.sub(" ", words[:READ].casefold()).strip()
 
 
@@ -221,7 +221,7 @@ def _weighty_terms(*texts: str) -> frozenset[str]:
 
 
 def _judge(before: Period, after: Period) -> tuple[WatchState, float | None, int]:
-    """Return the conclusion from the counts, the chance of so few corrections, and how many prompts it still lacks.
+    """Return the conclusion on a rule, the chance of so few corrections, and how many prompts a conclusion still lacks.
 
     If nothing had changed, the corrections since adoption are binomial in all n corrections, with the share of prompts
     typed since (conditional test of two Poisson rates, Przyborowski and Wilenski 1940). Rules are written from what was

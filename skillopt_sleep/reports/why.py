@@ -67,7 +67,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
     status: EditStatus
     why: str = ""
     said: str = ""
-    """How a rule from a standing wish of the person was kept, in words, or "" for any other rule."""
+    """How the agent kept the standing wish behind the rule: "followed where you said it; ..."; "" for any other
+    rule."""
     trial: TrialReport | None = None
     """The trial of the rule in this night, or None when there was none."""
     improved: tuple[str, ...] = ()
@@ -101,12 +102,12 @@ def find_rules(
     altered: Mapping[tuple[str, str], str] = MappingProxyType({}),
     adopted: Iterable[EditRecord] = (),
 ) -> tuple[Story, ...]:
-    """Return the stories of the rules with the id ``wanted``, else with exactly this text, else containing it.
+    """Return the stories of the rules with the id ``wanted`` or, if there are none, with this text, or containing it.
 
-    A rule may be pasted with its list mark. ``nights`` and the stories come with the latest first. ``live`` maps the
-    (night, edit id) of every edit ever adopted to whether it is live now; ``altered`` maps that of each live edit that
-    was changed by hand to its file; ``pending`` are the ids of undecided edits; ``adopted`` are the live edits as they
-    were adopted, some in the person's own words.
+    A rule may be pasted with its list mark. ``nights`` and the stories come with the latest first. ``live`` tells of
+    every edit that was ever adopted, by (night, edit id), whether it is live now; ``altered`` names, in the same way,
+    the file of each live edit that was changed by hand; ``pending`` are the ids of undecided edits; ``adopted`` are the
+    live edits as they were adopted, some in the person's own words.
     """
     rules = _rules(nights)
     rules |= {edit.id: edit for edit in adopted if edit.id in rules and edit.text != rules[edit.id].text}
@@ -130,7 +131,7 @@ def find_nearest_rule(wanted: str, nights: Sequence[NightReport]) -> str:
 
 
 def _rules(nights: Sequence[NightReport]) -> dict[str, EditRecord]:
-    """Return every edit of the nights by its id; if nights have it in different words, as the latest has it."""
+    """Return every edit of the nights by its id, in the words of the latest night that has it."""
     rules: dict[str, EditRecord] = {}
     for night in nights:
         for applied in _edits(night):
@@ -190,7 +191,7 @@ def _attempt(applied: AppliedEdit, night: NightReport) -> Attempt:
 def _state(
     edit: EditRecord, attempts: Sequence[Attempt], live: Mapping[tuple[str, str], bool], pending: Collection[str]
 ) -> RuleState:
-    """Return whether a rule is live or reverted, if it was ever adopted, else what the last night to try it said."""
+    """Return whether a rule is live or reverted, if it was ever adopted; else how far its trial went."""
     adopted = [live[key] for attempt in attempts if (key := (attempt.night, edit.id)) in live]
     if adopted:
         return RuleState.ADOPTED if any(adopted) else RuleState.REVERTED
