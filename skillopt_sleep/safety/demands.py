@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from skillopt_sleep.model.near_duplicates import LIGHT, all_terms
 
 SHORT_WORD = 2
-"""Words of at most so many letters, such as "up", weigh little: they may be particles in some language."""
+"""Maximum number of letters of a word that weighs little, such as "up": it may be a particle in some language."""
 SAME_STEM = 0.6
-"""Two words are forms of one word if they begin with the same letters, for this share of the longer one."""
+"""Share of the longer word, from its first letter on, that two forms of one word must have in common."""
 SHORTEST_STEM = 4
 """Minimum number of letters at the beginning that two forms of one word must have in common."""
 SHORTEST_WORD = 3
@@ -31,7 +31,7 @@ LONGEST_ENDING = 2
 _VOWEL_ENDING = re.compile("(?:[аеиоуыюя]?ть|[аеиоуыьюяй]+)$")
 """Pattern of endings of Russian words, which are long for short stems."""
 TWO_WORDS = 2
-"""Weight of two words with content: a "not" behind so much of a condition belongs to what follows the condition."""
+"""Weight of two content words; after these, a "not" is outside of the condition, as in "if tests fail do not push"."""
 
 _GRAMMAR = msgspec.json.decode(Path(__file__).with_name("grammar.json").read_bytes(), type=dict[str, Any])
 _P = {name: re.compile("".join(parts), re.IGNORECASE) for name, parts in _GRAMMAR.items() if isinstance(parts, list)}
@@ -53,10 +53,10 @@ _PREFACE = re.compile(
 _NO = re.compile(r"\bno\b", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _PLURAL = re.compile("[^s]s$|ing$")
-"""Pattern of endings, such as "-s" and "-ing", that show that a word is no verb of a command."""
+"""Matches endings, such as "-s" and "-ing", of words that cannot be the verb of a command."""
 
 _NAME = re.compile(r"pull requests?\b|merge request\b", re.IGNORECASE)
-"""The pattern of nouns that begin like an imperative; "merge requests" is none of them, as it may be an order."""
+"""Matches nouns that begin with a verb, such as "pull request"; not "merge requests", which may be a command."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+|\s+[\u2013\u2014]\s+|\s--\s")
 _CLAUSE_WORDS = "and|then|und|dann|et|puis|y|e|и|so|because|but|weil|aber|mais|car|donc|pero|porque|но"
@@ -160,13 +160,13 @@ def read_polarity(clause: str) -> Polarity:
 
 
 def _drop_condition(condition: re.Match[str]) -> str:
-    """Return what a condition leaves of its clause: what comes from a later "not" on, if no comma does."""
+    """Return a clause without its condition: of "if tests fail do not push", all from "not" on; else " "."""
     found = _find_late_negation(condition[0])
     return condition[0][found:] if found else " "
 
 
 def _find_late_negation(condition: str) -> int:
-    """Return where "not" begins that stands behind two words with content, and so outside the condition; 0 if none."""
+    """Return the offset of a "not" after two content words of a condition, and so outside the condition; 0 if none."""
     found = next((found.start() for found in _P["negations"].finditer(condition)), 0)
     return found if sum(weigh_terms(condition[:found]).values()) >= TWO_WORDS else 0
 
@@ -190,9 +190,9 @@ class Demand(Struct, frozen=True):
     """The clause's words in a condition."""
     is_aside_negated: bool = False
     around: frozenset[str] = frozenset()
-    """The clause's words except everyday verbs, which confine what it asks for."""
+    """The words that confine what the clause asks for: all but the everyday verb that it begins with, such as "run"."""
     directed: frozenset[tuple[str, str]] = frozenset()
-    """Each word such as "from", with the word behind it."""
+    """Each word such as "from", with the word that comes next."""
     permits: bool = False
     """Whether the clause only says what the agent may do."""
     is_circumstance: bool = False
@@ -206,9 +206,10 @@ class Demand(Struct, frozen=True):
     anything."""
 
     def widens(self, typed: Demand, said: frozenset[str], strange: int) -> bool:
-        """Return whether a clause leaves out a word with which a typed one confines what it allows.
+        """Return whether a clause of a rule allows more than a typed one, by leaving out a word that confines it.
 
-        A word is not left out if one of the ``strange`` words, which nobody typed, may stand for it.
+        ``said`` are the typed words in the whole sentence of the rule. A word is not left out if one of its ``strange``
+        words, which nobody typed, may stand for it.
         """
         theirs, ours = typed.polarity, self.polarity
         if theirs.complains or (theirs.forbids and not (theirs.reverses or theirs.dispenses or typed.is_only)):
@@ -286,8 +287,8 @@ def _find_confining(clause: str) -> Iterator[str]:
 def read_demands(sentence: str, *, is_typed: bool = False) -> list[tuple[str, Demand]]:
     """Return the clauses of a sentence, each with what it asks for.
 
-    The condition that opens a sentence holds for each clause behind it. In a typed sentence, a clause also has the
-    words of the one that it depends on: of one that says where or when it holds, or for what its "it" stands.
+    The condition that opens a sentence holds for each clause after it. In a typed sentence, a clause also gets the
+    words of the clause that says where or when it holds, and of the clause that its "it" refers to.
     """
     read: list[tuple[str, Demand]] = []
     opening: Demand | None = None

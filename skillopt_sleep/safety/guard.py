@@ -20,7 +20,7 @@ from msgspec import Struct
 from skillopt_sleep.model.text import excerpt
 
 LONGEST = 800
-"""Most characters of a rule. A good rule has two sentences; a longer one hides something or solves one task."""
+"""Maximum characters of a rule. A good rule has two sentences; a longer one hides something or solves one task."""
 
 
 class Danger(Struct, frozen=True):
@@ -57,7 +57,7 @@ _FORBIDDEN_AFTER = re.compile(
     re.IGNORECASE,
 )
 _YET = re.compile(r"\b(?:but|unless|until|except|without|instead|forget|hesitate|fail to|then)\b", re.IGNORECASE)
-"""Words such as "forget": in "never forget to push --force" the "never" does not forbid the danger."""
+"""Matches words such as "forget", with which a "never" does not forbid a danger: "never forget to push --force"."""
 
 SHOWN = 60
 """Maximum number of characters that a message quotes of a suspicious text."""
@@ -113,9 +113,9 @@ _ENCODED = re.compile(
 _HEX = re.compile("[0-9a-f]*|[0-9A-F]*")
 _RUN = re.compile(r"[A-Za-z0-9+]{24,}")
 CHANGES = 0.48
-"""Text counts as random if at least this share of neighbours differ in sort (small letter, capital, digit)."""
+"""Share of neighbours that must differ in sort (small letter, capital, digit) for a text to count as random."""
 _PUSHED = re.compile(r"[ \t\u00a0\u3000]{24,}\S|(?:\r?\n[ \t]*){4,}\S")
-"""Pattern of words behind so many blanks that a reader of the file does not see them."""
+"""Matches words that come after so many blanks or empty lines that a reader of the file does not see them."""
 
 _PLAIN = str.maketrans(
     {

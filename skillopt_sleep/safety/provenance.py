@@ -43,17 +43,17 @@ LEAST_SHARE_UNSPACED = 0.4
 """Share of a sentence that one typed sentence must contain in scripts without blanks: single characters are
 compared."""
 MOST_STRANGE_TERMS = 4
-"""Most content words in a sentence that the user never typed: a paraphrase adds a few, a new demand adds more."""
+"""Maximum content words of a sentence that the user never typed: a paraphrase adds a few, a new demand adds more."""
 LONGEST_STRANGE_CLAUSE = 1.6
-"""A clause of which the user typed no word is rejected if it weighs this much or more (1 for a content word)."""
+"""Weight, 1 for each content word, from which a clause is rejected if the user typed no word of it."""
 REVERSED_SHARE = 0.6
-"""A sentence with this share of its words from a typed "never ...", but without the "never", says the contrary."""
+"""Share of a sentence's words which, if they come from a typed "never ..." and the "never" is lost, reverse it."""
 SHARED_WORDS = 2
-"""Content words of a rule that a request must contain to be evidence for it: one may be there by chance."""
+"""Number of a rule's content words that a request must contain to be evidence for it: one may be there by chance."""
 COVERED_SHARE = 0.75
 """A sentence with this share of the words of a typed "never ..." is about the same act, whatever words it adds."""
 LEAST_COVERED = 1.4
-"""What a sentence and a typed "never ..." share must weigh this much (1 for a content word): act and object."""
+"""Minimum weight, 1 for each content word, of what a sentence shares with a typed "never ..." about the same act."""
 
 COMMAND_VERBS = frozenset({"commit", "exec", "init", "install", "push", "status", "test"})
 """Words in commands, such as "install", that need not have been typed, because they name no particular thing."""
@@ -304,7 +304,7 @@ class _Typed:
         return False
 
     def _has_other_condition(self, demand: Demand, typed: Demand) -> bool:
-        """Return whether a clause and a typed one name one thing in their conditions, but another state of it."""
+        """Return whether two conditions are about one thing in different states ("if it passes", "if it fails")."""
         forms = [self.find_forms(term) for term in demand.aside]
         if not any(form & typed.aside for form in forms):
             return bool(typed.permits and typed.aside and demand.aside)

@@ -50,7 +50,7 @@ def hide_secrets(url: str) -> str:
 
 
 def choose_receiver(candidates: Collection[str], own: str) -> str:
-    """Return which possible receiver to name to the user: an unknown one, else ``own``, else "" for this machine."""
+    """Return the possible receiver to name to the user: any but ``own``, the expected one, else that, else ""."""
     strangers = (provider for provider in candidates if provider not in {own, ""})
     return next(strangers, own if own in candidates else "")
 

@@ -190,7 +190,7 @@ class ProposalStaging:
         )
 
     def waiting(self) -> tuple[Proposal, ...]:
-        """Return the proposals that can be adopted, because no file they change has changed; latest first."""
+        """Return the proposals that can be adopted: the user's files are still as the night read them; latest first."""
         staged = [proposal for proposal in self.proposals() if proposal.status is ProposalStatus.STAGED]
         return tuple(proposal for proposal in staged if all(map(_is_base_unchanged, proposal.manifest.documents)))
 

@@ -30,7 +30,7 @@ LINE = r"\\?\r?\n[ \t]{0,40}"
 SHARED = {"WORD_EDGE": EDGE, "ANY_QUOTE": QUOTE, "LINE_END": LINE}
 
 REMEMBERED = 120
-"""A stretch of text longer than this that is no secret is remembered, so that it is not examined twice."""
+"""Number of characters above which a stretch of text that is no secret is noted, so that it is not examined twice."""
 
 
 class Found(NamedTuple):

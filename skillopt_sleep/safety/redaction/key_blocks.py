@@ -38,7 +38,7 @@ HEAD = 300
 """Maximum number of characters between a marker and the first line of a key, where headers such as "Version:" are."""
 
 MOST_BEFORE = 8
-"""A key without its BEGIN marker is found by typical letters: most characters that it can have before them."""
+"""Maximum characters before the typical first letters by which a key without its BEGIN marker is recognised."""
 
 
 def _is_line(line: str) -> bool:
@@ -59,7 +59,7 @@ def _find_closed_end(text: str, after: int, following: int) -> int:
 
 
 def _follow_loose(text: str, after: int, limit: int) -> int:
-    """Return where lines of a key after ``after`` end, whatever is around them; ``after`` itself without any."""
+    """Return the offset where a key's lines that begin after ``after`` end, whatever is around them; else ``after``."""
     end, gap = after, ""
     for line in _P.BLOCK.finditer(text, after, limit):
         if line.start() - end > (APART if gap else HEAD) or not _is_line(line[0]):

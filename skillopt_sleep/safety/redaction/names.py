@@ -30,7 +30,7 @@ two."""
 ROOM = 72
 """Maximum number of characters from the beginning of a secret's name to the sign before its value."""
 NAME = 20
-"""Most characters of a name in front of its last word such as "key": in "billing_key", those of "billing_"."""
+"""Maximum characters of a name in front of its last word such as "key": in "billing_key", those of "billing_"."""
 SHORT = 4
 """Minimum number of characters of a password in an .env file, which holds nothing but settings."""
 AFTER_A_QUOTE = frozenset("+,;)]}.")

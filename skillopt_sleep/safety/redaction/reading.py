@@ -140,7 +140,7 @@ class Reading(NamedTuple):
         return self._place(start), self._place(stop - 1, end=True)
 
     def replace(self, places: Sequence[tuple[int, int]], marks: Sequence[str]) -> Reading:
-        """Return the text with ``marks`` in these places, as a ``Reading`` that leads back to the text of this one."""
+        """Return the text with ``marks`` in these places, and, for each of its offsets, the offset in this text."""
         edges = [0, *itertools.chain.from_iterable(places), len(self.text)]
         pieces = [self.text[start:stop] for start, stop in itertools.pairwise(edges)]
         pieces[1::2] = marks

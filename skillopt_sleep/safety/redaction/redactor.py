@@ -32,7 +32,7 @@ REMEMBERED = 10
 AROUND = 1_000
 """Characters before and after a new placeholder that are searched again."""
 PARTS = frozenset("\n\r\\\"'`")
-"""Characters that can follow the first part of a secret that goes on in the next line."""
+"""Characters, such as a line break or a quote, that can follow a part of a secret that goes on in the next line."""
 PASSES = 6
 """Maximum number of searches of one text: one of all of it, then of the text around new placeholders."""
 

@@ -32,7 +32,7 @@ _P = Patterns("shapes")
 BACK, AHEAD = 200, 600
 """Characters before and after a provider's word that are searched for a key which contains the word."""
 LEAST_ENTROPY = 2.5
-"""Fewest bits of entropy per character of a secret that is known only by the provider's name in front of it."""
+"""Minimum bits of entropy per character of a secret that is known only by the provider's name in front of it."""
 DISTINCT = 6
 
 _BESIDE = r"[ \t\w.-]{0,20}[\s'\"`\\]{0,4}(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)[\\`'\"\s=]{0,5}"
@@ -182,14 +182,14 @@ ALONE = 28
 MOST_ALONE = 60
 PIECED = frozenset("/+=.%~")
 SHARE = 4
-"""In random text of letters and digits, one changes to the other at least once in so many characters."""
+"""Maximum characters, on average, from one change between letters and digits to the next in random text."""
 DOTTED = 20
 VAULT = 24
 SID = 34
 BOT = 35
-"""Characters of a Telegram token after the number of its bot and the colon."""
+"""Number of characters of a Telegram token after the number of its bot and the colon."""
 WORD = 3
-"""A part of a key's prefix with fewer letters than this is no word of a natural language."""
+"""Minimum letters of a part of a key's prefix that may be a word of a natural language."""
 LONGEST_RUN = 4_000
 
 _CLASSES = bytes(

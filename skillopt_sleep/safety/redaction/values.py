@@ -23,8 +23,7 @@ SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
 Only 1 of 200 names has shorter words, but 95 to 99 of 100 random strings do."""
 LONG_WORD = 20
 CHANGES = 0.41
-"""In random text, at least this share of neighbours differ in sort (small letter, capital, digit); in names, a
-third."""
+"""Share of neighbours that differ in sort (small letter, capital, digit) above which a text counts as random."""
 TEXT = 12
 """Minimum number of characters of Base64 that show whether it encodes a text."""
 
@@ -125,10 +124,10 @@ LEAST = 6
 PHRASE = 80
 """Maximum number of characters of a password of several words."""
 MADE = 16
-"""A random-looking value of at least so many characters is a key, whatever its name is."""
+"""Minimum characters of a random-looking value that is a key whatever its name is."""
 
 LONGEST_NAME = 72
-"""Most characters of a value that is compared with its name; an equal one, as in ``token=token``, is no secret."""
+"""Maximum characters of a value that is compared with its name; an equal one, as in ``token=token``, is no secret."""
 
 
 def is_stand_in(value: str) -> bool:
