@@ -148,7 +148,7 @@ class _Stderr:
 
 
 def _discard(stream: TextIO) -> None:
-    """Send a stream's output to nowhere. Otherwise Python writes it again at exit, and fails with another exit code."""
+    """Send a stream's output to nowhere: else Python tries to write it again at exit, and fails with another code."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

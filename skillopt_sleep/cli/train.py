@@ -48,7 +48,7 @@ RETRY_ROOM = 1.25
 """Default cap on calls, as a multiple of the planned ones; it leaves room for retries, which are calls too."""
 
 MIN_RETRIES = 16
-"""Fewest calls that the default cap allows beyond the planned ones, so that a failing service shows its own error."""
+"""Minimum calls that the default cap allows beyond the planned ones, so that a failing service shows its own error."""
 ROLES = ("target_backend", "target_model", "optimizer_backend", "optimizer_model")
 EVAL_FIELDS = ("workers", "seed", "rollouts_k", "engine", "ray_address", *CAPS)
 FIELDS = ("out_root", "workers", "seed", "num_epochs", "engine", "ray_address", *CAPS)
@@ -324,7 +324,7 @@ def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
 
 
 def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
-    """Return how large an evaluation is (items, skills, targets, attempts, most calls), and its items."""
+    """Return the size of an evaluation (items, skills, targets, attempts, and calls at most), and its items."""
     from skillopt_sleep.train.evaluate import prepare_items
 
     with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:

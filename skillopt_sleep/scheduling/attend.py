@@ -1,6 +1,7 @@
 """Starts the nights of a schedule when their time has come, one after the other.
 
-The module ``due`` decides which ones. Who starts this, how often and how late, does not matter.
+The module ``due`` decides which nights those are. It does not matter whether a daemon looks every minute or the
+system's scheduler once a day: a late look still starts what is due.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from skillopt_sleep.scheduling.due import (
 STOPPED = 143
 """Exit code that is recorded for a night which this program stopped, in place of the night's own."""
 CANNOT = "no night can run now"
-"""How the log begins to say that nothing works at present, as on a full disk."""
+"""Beginning of the log line that says why no night can be started at present, such as that the disk is full."""
 BUSY = "another night is running"
 """Why a night that is due has not begun, as the log and `status` say it: another night is running."""
 
@@ -135,7 +136,7 @@ class Attendant:
         return self._compute_wake_time(schedule, now, self._world.zone())
 
     def _is_quiet(self) -> bool:
-        """Tell whether no night has to start, as at nearly every look, without asking the database."""
+        """Tell, without reading the database, whether no night has to start; at nearly every look that is enough."""
         quiet, now = self._quiet, self._world.clock.now()
         return (
             quiet is not None

@@ -33,7 +33,7 @@ class Cron:
     waking: Waking
 
     def render(self) -> Mapping[str, str]:
-        """Return the lines for the crontab, under the name "crontab"."""
+        """Return the lines for the crontab as the only value of a dict, with the key "crontab"."""
         return {"crontab": add_block(b"", self._block(), self.waking.name).decode()}
 
     def find_obstacle(self) -> str:

@@ -25,7 +25,7 @@ from skillopt_sleep.errors import Interrupted, SleepError
 from skillopt_sleep.scheduling.attend import Attendant
 
 TICK = timedelta(minutes=1)
-"""Longest time until the daemon looks again whether a night is due."""
+"""Maximum time (a minute) until the daemon looks again whether a night is due."""
 STOP_SIGNALS = ("SIGINT", "SIGTERM")
 
 
@@ -174,7 +174,7 @@ class _Bell:
             raise _BellRung
 
     def wait(self, seconds: float) -> bool:
-        """Wait so many seconds, or until a signal rings the bell; return whether it rang."""
+        """Wait ``seconds``, or until a signal rings the bell; return whether it rang."""
         with contextlib.suppress(_BellRung):  # ``_rung`` keeps all there is to know
             self._waiting = True
             if not self._rung:
@@ -193,7 +193,7 @@ def _handle_signals(*, terminal: bool) -> Iterator[_Bell]:
     """Handle signals while the ``with`` block runs: the first to stop the program raises ``Interrupted``.
 
     SIGHUP rings the yielded bell; in a ``terminal``, it stops the program. After the first stop, further ones do
-    nothing; else the former handlers come back at the end of the block.
+    nothing; without a stop, the former handlers come back at the end of the block.
     """
     names = (*STOP_SIGNALS, "SIGHUP") if terminal else STOP_SIGNALS
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]

@@ -253,8 +253,8 @@ def choose_step(
 ) -> Step | None:
     """Return the night to run now, or None when there is none.
 
-    Of each project only the latest scheduled night counts, and replaces all that were missed before. ``attempts`` are
-    known by (project, ``Due.label``).
+    Of each project only the latest scheduled night counts, and replaces all that were missed before. The keys of
+    ``attempts`` are (project, ``Due.label``).
     """
     due = find_last_due(now, schedule.clock, zone)
     if due.moment + draw_jitter(due, jitter, salt) > now:

@@ -49,7 +49,7 @@ class Waking:
     """Name of the schedule. Every installed file contains it, and a file without it is never touched."""
     at: time
     jitter: timedelta
-    """Longest delay of the start, which is random."""
+    """Maximum time by which the start is delayed, at random."""
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     """Variables that are added to the environment of the command."""

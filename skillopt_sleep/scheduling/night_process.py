@@ -32,7 +32,7 @@ KILL_WAIT = 1.0
 TAIL = 2000
 """Bytes at the end of a night's stderr of which the last lines are copied to the log."""
 SAID = "skillopt-sleep: "
-"""How a line on stderr begins in which this program reports an error to the user."""
+"""Beginning of a line on stderr in which this program reports an error to the user."""
 LOG_BYTES = 2**20
 LOG_BACKUPS = 3
 """How many older logs are kept: four megabytes in all, enough for years of nights."""
