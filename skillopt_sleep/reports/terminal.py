@@ -95,7 +95,6 @@ def _list_tests(night: NightView) -> Iterator[Part]:
 
 
 def _describe_changes(night: NightView) -> Iterator[Section]:
-    """Yield each changed file with its diff."""
     for title, lines, more in night.changes:
         left = [f"{more} more lines are in diagnostics.json"] if more else []
         yield Section(title, (*(Line(line, _tone_change(line)) for line in lines), *left))

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 SIMULATED = "simulated"
-"""Name of the backend that imitates an agent at no cost: fixed rules mine its tasks, and these need no review."""
+"""Name of the backend that imitates an agent without a model, so fixed rules mine its tasks, and none needs a
+review."""
 NOT_ISOLATED = frozenset({"handoff"})
-"""Names of backends whose answers come from an agent that knows more than the prompt."""
+"""Names of backends whose answers come from an agent that also sees the user's other instructions, not the prompt
+alone."""
 CHILDREN = "children"
 """Name of the folder in the data folder with a record of running child processes, to end those of a killed night."""
 
@@ -125,7 +127,7 @@ def compute_day_allowance(workspace: Workspace, ledger: Ledger) -> Allowance | N
 
 
 def find_unused_answers(workspace: Workspace) -> tuple[str, ...]:
-    """Return a notice on answer files that fit no question of the night, if the handoff backend is in use."""
+    """Return a notice on answer files that fit no question of the night; () when the handoff backend is not in use."""
     if not NOT_ISOLATED & {get_role(workspace, role)[0] for role in Role}:
         return ()
     questions, most = workspace.questions, 5

@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 HELD = {EditStatus.GUARDED: "held back by the guard", EditStatus.PENDING: "undecided"}
 """The statuses of edits that can be adopted by hand, each with its words for the user."""
 REWORDED = "reworded by you, so not what was tried"
-"""Text in ``Adoption.how`` that marks a rule which the person reworded."""
+"""Clause in the record of an adoption (``Adoption.how``) which says that the person reworded a rule."""
 AUTO_REQUESTS = 8
 """A rule is adopted automatically only if it helped at least this many more different requests than it harmed."""
 AUTO_LENGTH = 1.5
-"""Maximum length of answers with a rule, relative to those without, to adopt it automatically; judges may favour it."""
+"""A rule is adopted automatically only if answers with it are at most this many times as long as without: judges may
+take length for quality."""
 
 
 Reword = Callable[[Sequence[EditRecord]], Mapping[str, str]]
@@ -54,10 +55,10 @@ def adopt_night(
     """Adopt a night's proposal, or some of its edits; return the night's name and what changed.
 
     ``night`` defaults to the latest one with a waiting proposal, or with these ``edits``. Edits of the proposal need no
-    further option. An edit that the guard holds back must be named in ``edits``, and so must a standing wish of the
-    person; other undecided edits need ``undecided``, which means all of them unless some are named. Those are noted as
-    adopted by hand, as are rules that ``reword`` changes, which keep their ids but are no longer what was tried. Raises
-    ``Refused`` and what ``adopt`` raises.
+    further option. An edit that the guard holds back must be named in ``edits``, and so must a rule that states a
+    standing wish of the person; other undecided edits need ``undecided``, which means all of them unless some are
+    named. Edits outside of the proposal are recorded as adopted by hand, and so are rules that ``reword`` changes:
+    these keep their ids, but are no longer what was tried. Raises ``Refused`` and what ``adopt`` raises.
     """
     reports = {report.night: report for report in workspace.journal.reports(str(workspace.project))}
     if night is None:
@@ -126,7 +127,7 @@ def _reword(documents: Sequence[StagedDocument], reword: Reword) -> list[StagedD
 
 
 def list_live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
-    """Return this project's adoptions not reverted, oldest first; each has the bytes of the file before it."""
+    """Return this project's adoptions not reverted, oldest first; each has the file's bytes before the adoption."""
     project = str(workspace.project)
     return tuple(adoption for adoption in read_adoptions(workspace.database) if adoption.project == project)
 
@@ -252,7 +253,10 @@ def _find_night(
 
 
 def _select_held(report: NightReport, edits: Collection[str], *, undecided: bool) -> list[AppliedEdit]:
-    """Return the edits to adopt by hand. Raises ``Refused``, naming the first edit that may not be adopted."""
+    """Return the edits outside of the proposal to be adopted by hand: those named, or else all undecided ones.
+
+    Raises ``Refused``, naming the first edit that may not be adopted.
+    """
     outcomes = (*report.applied_edits, *report.rejected_edits, *report.held_edits)
     known = {outcome.edit.id: outcome for outcome in outcomes}
     said = _list_said(report)
@@ -279,7 +283,7 @@ def _select_held(report: NightReport, edits: Collection[str], *, undecided: bool
 
 
 def _list_said(report: NightReport) -> dict[str, str]:
-    """Return, by edit id, how each rule from a standing wish of the person was kept, in words."""
+    """Return, by edit id, how the agent kept the standing wish a rule states: "followed where you said it; ..."."""
     return {edit: pending.you_said_so for pending in list_said(report) for edit in pending.edits}
 
 

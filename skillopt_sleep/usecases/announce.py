@@ -140,7 +140,7 @@ def _was_cut_off(workspace: Workspace, attempt: Attempt, reports: Collection[Nig
 
 
 def select_lacking(workspace: Workspace, schedule: Schedule, *, proxies: bool = True) -> tuple[str, ...]:
-    """Return the names of keys and proxies that the shell had, this environment lacks and a backend may need."""
+    """Return the names of API key and proxy variables that the shell had, a night lacks and a backend may need."""
     prefixes = {"OPENAI_"}
     for role in Role:
         agent = agent_of_backend(get_role(workspace, role)[0])
@@ -295,7 +295,7 @@ class AnnouncingAttempts(AttemptStore):
             self._draw_pages("", line)
 
     def _draw_pages(self, project: str, trouble: str = "") -> None:
-        """Tell what happened on the project's page, too; without such a folder, on the pages of all scheduled ones."""
+        """Bring the page of a project up to date or, if the project has no folder, those of all scheduled projects."""
         from skillopt_sleep.usecases.status import write_pages
 
         try:
@@ -347,7 +347,7 @@ def _describe_wait(workspace: Workspace, project: str, schedule: Schedule) -> It
 
 
 def _describe_failure(workspace: Workspace, project: str, schedule: Schedule | None) -> Iterator[Message]:
-    """Yield a message when the last nights of a project failed, or its due night waits for something."""
+    """Yield a message when the last nights of a project failed, or when its last due night has not begun."""
     failure = find_failure(workspace, project)
     if failure is None:
         yield from _describe_wait(workspace, project, schedule) if schedule else ()
@@ -361,7 +361,7 @@ def _describe_failure(workspace: Workspace, project: str, schedule: Schedule | N
 
 
 def _find_program(python_path: str) -> str:
-    """Return the file that must exist for a scheduled night to start; "" if its name does not fit on one line."""
+    """Return the file that must exist for a scheduled night to start; "" if its path has a line break."""
     from skillopt_sleep.scheduling.installing import start_command
 
     program = start_command()[0] if not python_path else str(Path(python_path) / "skillopt_sleep" / "__main__.py")

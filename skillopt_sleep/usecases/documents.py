@@ -102,9 +102,9 @@ def _describe_untried(prover: str, agent: CodingAgent) -> str:
 def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = None) -> ChosenAgents:
     """Return the agent whose documents are tried, and the agents that get its proven rules too.
 
-    The agent is the one that the settings name, else the one in ``land_for`` with most sessions in scope, else the one
-    with most sessions, else that of the target backend, else the first one that is used on this machine. Unless the
-    settings name other agents, rules go to every agent with sessions in scope.
+    The first choice is the agent that the settings name; then of the agents in the setting ``land_for``, or else of
+    all, the one with most sessions in scope; then that of the target backend; then the first one that is used on this
+    machine. Unless the settings name other agents, rules go to every agent with sessions in scope.
     """
     settings = workspace.settings
     names = settings.land_for.split(",") if settings.land_for != "auto" else []
@@ -142,7 +142,7 @@ def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = Non
 def _read_documents(
     workspace: Workspace, agent: CodingAgent, most_bytes: int, taken: Collection[str] = ()
 ) -> tuple[Candidate, tuple[str, ...]]:
-    """Return an agent's skill and memory files without those in ``taken``, and a note on each unusable file."""
+    """Return an agent's skill and memory files, except the paths ``taken``, and a note on each unusable one."""
     homes = {
         other.name: _find_home(workspace, other) if workspace.settings.scope == "all" else None
         for other in all_agents()
@@ -221,7 +221,7 @@ def get_target_skill_name(workspace: Workspace) -> str:
 
 
 def _read_archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set[str], Counter[str]]:
-    """Return the sources with archived sessions, and how many of them are in scope for each of ``sources``."""
+    """Return the names of all sources with archived sessions, and the number in scope for each of these ``sources``."""
     asked = {source.name for source in sources}
     counts: Counter[str] = Counter()
     archived = workspace.inbox.count()

@@ -171,7 +171,7 @@ def _find_recurring(workspace: Workspace) -> tuple[RecurringCommand, ...]:
 
 
 def _find_line(named: str, lines: Sequence[str]) -> str:
-    """Return the command line with this id, or ``named`` itself. Raises ``UsageError`` as ``approve_check`` does."""
+    """Return the command line ``named`` by its id or in full. Raises ``UsageError`` as ``approve_check`` does."""
     found = next((line for line in lines if command_id(line) == named), None)
     if found is not None:
         return found

@@ -116,9 +116,9 @@ def _find_accepted(
 ) -> tuple[tuple[AppliedEdit, ...], bool]:
     """Return the edits that wait for adoption, and whether their proposal no longer fits the live files.
 
-    The edits are those for the files of ``live.baseline``, not for other agents' files. The latest proposal includes
-    what earlier ones left waiting. A proposal that was adopted or reverted no longer waits. It is stale when its files
-    were edited, and when the rules should by now land for another agent as well.
+    Only the latest proposal counts, since it includes what earlier ones left waiting; if it was adopted or reverted,
+    nothing waits. Of an edit made for several agents, that for ``live.baseline`` is returned. The proposal no longer
+    fits when its files were edited, or when its rules should by now land for another agent as well.
     """
     latest = next(iter(workspace.staging.proposals()), None)
     if latest is None or latest.status is not ProposalStatus.STAGED:
@@ -156,7 +156,7 @@ def _measures_anew(workspace: Workspace, manner: Manner, roles: Mapping[Role, tu
 
 
 def find_commit_of_task(workspace: Workspace, task: TaskRecord) -> str:
-    """Return the commit at which a task is replayed: its session's, else the last one before it, else the present.
+    """Return the commit to replay a task at: the session's, or the last one before the session, or the present one.
 
     For a task at a moment, it is the last commit of the session's branch before that moment.
     """
@@ -227,9 +227,9 @@ def _require_git_project(workspace: Workspace) -> None:
 
 
 def _find_unscored_change(workspace: Workspace, baseline: Candidate) -> Adopted | None:
-    """Return the latest live change of these documents that was never scored on sealed tasks, or None.
+    """Return the latest live change of these documents that still waits for its test on the sealed tasks, or None.
 
-    Its test compares the exact bytes before and after its adoption, even if the files changed since.
+    The test compares the documents before and after the adoption, byte for byte, even if the files changed since.
     """
     project = str(workspace.project)
     scored = {test.change for test in workspace.trials.sealed(project)}

@@ -253,7 +253,7 @@ def _may_need_market(workspace: Workspace, agent: CodingAgent) -> bool:
 def _remove_from(workspace: Workspace, agent: CodingAgent, found: Installed) -> None:
     """Remove plugin and marketplace from an agent, each separately, as one of them may be gone already.
 
-    What the agent does not list but has in its own files, it may still be able to remove.
+    Where the agent does not list one of them but its own files do, removing is tried, and a failure is ignored.
     """
     recorded = _read_records(workspace, agent)
     steps = (
@@ -269,7 +269,7 @@ def _remove_from(workspace: Workspace, agent: CodingAgent, found: Installed) -> 
 
 
 def _ask_installed(workspace: Workspace, agent: CodingAgent) -> Installed:
-    """Return which of plugin and marketplace the agent lists or, when it cannot be asked, its own files list.
+    """Return whether the agent lists plugin and marketplace; when it cannot be asked, whether its own files list them.
 
     Codex prints nothing when the folder of a marketplace is gone, and old versions know no plugins. Raises
     ``NotInstalled`` when the agent's files list something but there is no CLI to remove it with.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 SAMPLE_OFFSET = 250
-"""Added to the repetition numbers of the A/A test's second arm, so that it gets no stored reply of the first arm."""
+"""How far apart the repetition numbers of the A/A test's arms are, so that no arm gets a stored reply of the other."""
 
 
 def run_night(
@@ -212,7 +212,7 @@ def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ..
 
 
 def recall_models(workspace: Workspace) -> Harvested:
-    """Return the last night's models for the A/A test, as made-up sessions, from which a connection reads them."""
+    """Return the models of the last night for the A/A test, as if sessions had used them: a connection looks there."""
     for night in workspace.journal.reports(str(workspace.project)):
         keys = [
             SessionKey(source=source_of_backend(used.backend), path="", first_turn="", last_turn="", model=used.model)

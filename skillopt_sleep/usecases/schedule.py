@@ -53,7 +53,7 @@ RECENT_ATTEMPTS = 32
 SECRET_NAMES = frozenset(
     {"authorization", "auth", "bearer", "code", "key", "pass", "psk", "pw", "pwd", "sas", "sig", "signature"}
 )
-"""Further names, in a URL's query or among headers, whose values are secret, such as "sig"; "token" is known anyway."""
+"""Names of URL parameters and headers with secret values, besides those that redaction knows, such as "token"."""
 NOT_SECRET = re.compile(r"[\d_.+-]+|true|false", re.IGNORECASE)
 """Matches numbers and switches, which are not secrets: the value of ``max_tokens=5`` is no token."""
 VARIABLE = re.compile(r"[A-Za-z_]\w*")
@@ -240,7 +240,7 @@ def _split_value(path: tuple[str, ...], value: Json) -> Iterator[tuple[tuple[str
 
 
 def _find_next(schedule: Schedule, entry: ScheduledProject, attempts: Sequence[Attempt], now: datetime) -> datetime:
-    """Return when a project's next night is due: at the last due time if its night is not over, else at the next."""
+    """Return when a project's next night is due: the last due time until its night has ended, then the next one."""
     zone = find_system_zone()
     last = find_last_due(now, schedule.clock, zone)
     over = any(attempt.due == last.label and attempt.is_over for attempt in attempts)

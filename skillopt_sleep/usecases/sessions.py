@@ -44,7 +44,7 @@ def file_sessions(workspace: Workspace) -> Filed:
 
 
 def select_in_scope(workspace: Workspace, sessions: Iterable[Session]) -> tuple[Session, ...]:
-    """Return those of ``sessions`` that are of this project (any with the scope ``all``) and of the right agent."""
+    """Return the sessions of this project (any with the scope ``all``) and of the agent that the settings may name."""
     holds = workspace.project_scope.holds
     return tuple(
         session
@@ -105,7 +105,7 @@ def collect_insights(workspace: Workspace) -> Insights:
 
 
 def keep_insights(workspace: Workspace) -> None:
-    """Store the insights, unless they are, so that ``collect_insights`` need not read the whole archive."""
+    """Store the insights unless they are stored, so that ``collect_insights`` need not read the whole archive."""
     where = workspace.scope, workspace.settings.source, _name_state(workspace)
     if workspace.inbox.load_insights(*where) is None:
         workspace.inbox.keep_insights(*where, msgspec.json.encode(_find_insights(workspace)))
@@ -131,7 +131,7 @@ def _has_news(workspace: Workspace) -> bool:
 
 
 def _name_state(workspace: Workspace) -> str:
-    """Return a digest of what insights depend on besides the archive: the program's rules, and places of folders."""
+    """Return a digest of what insights depend on besides the archive: fixed rules, and the project of each session."""
     folders = Path(mining.__file__).parent, Path(model.__file__).parent
     rules = [sha256(file.read_bytes()) for folder in folders for file in sorted(folder.glob("*.[pt]*"))]
     place = workspace.project_scope.place
@@ -140,7 +140,7 @@ def _name_state(workspace: Workspace) -> str:
 
 
 OPENING = 2**16
-"""Bytes added to the size of each session file where the reading of steps is limited, as opening takes time too."""
+"""Bytes by which each session file counts as larger than it is when reading is limited, as opening takes time too."""
 HARVEST_BYTES = 8 * 2**20
 """Maximum bytes of session files that a command reads for the agent's steps while somebody waits; nights read more."""
 NIGHT_BYTES = 512 * 2**20
@@ -206,7 +206,6 @@ def _list_readers(sources: Sequence[Source]) -> dict[str, ReadsSteps]:
 
 
 def _describe_file(path: str) -> SessionFile | None:
-    """Return the size and time of a session file, or None when it is gone."""
     try:
         status = Path(path).lstat()
     except OSError:

@@ -81,10 +81,11 @@ def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
 
 
 def write_pages(workspace: Workspace, wanted: str | None = None, *, trouble: str = "") -> Path:
-    """Write the page on all nights, and the pages of the latest nights that changed; return the wanted page's path.
+    """Write the page on all nights, and the pages of the latest nights that changed.
 
-    A page stays as it was if the answers that it shows were deleted since. Raises ``Refused`` when the project folder
-    is gone, and ``DiskError``.
+    Returns the path of the page of the night ``wanted``, or else of the page on all nights. A night's page is not
+    written again once the answers that it shows are deleted. Raises ``Refused`` when the project folder is gone, and
+    ``DiskError``.
     """
     from skillopt_sleep.reports.history import describe_history
     from skillopt_sleep.reports.page import render_index, render_page

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Table = Mapping[str, Json]
 
 NIGHT_TASKS = "tasks.json"
-"""The file with the user's tasks in the folder of a training run on them; it stays as it was when the run began."""
+"""The file with the user's tasks, as they were when a training run on them began, in the folder of that run."""
 NIGHT_SKILL = "initial_skill.md"
 """The file with the live skill, as it was when the run began, in the same folder as ``NIGHT_TASKS``."""
 
@@ -247,7 +247,7 @@ def parse_target(flag: str, spec: str) -> dict[str, Json]:
 
 
 def _read_skills(paths: Sequence[Path], *, bare: bool) -> dict[str, str]:
-    """Return the texts of the skills by the shortest file names that differ, and "(no skill)" if ``bare``."""
+    """Return the skills' texts by file name, or by path where names are equal; "(no skill)" comes first if ``bare``."""
     found: dict[str, str] = {"(no skill)": ""} if bare else {}
     texts = {}
     for path in paths:

@@ -181,13 +181,13 @@ class _Trial:
     gone: list[int] = field(default_factory=list)
     """Numbers of the rules that did harm and were taken out."""
     sittings: int = 0
-    """How often answers of an earlier run were replaced, because new ones cannot be compared with them fairly."""
+    """How often replays of an earlier run were made anew, because they were made too long before the others."""
     known: dict[tuple[str, int], ReplayResult] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
     """For each rule's trial, by its Python id(), the number of the rule that it leaves out."""
 
     def run(self) -> list[PartTrial[TaskRecord]]:
-        """Try the whole file, then its rules together; return the trials, whose ``cut`` names the cap if one came."""
+        """Try the whole file, then its rules together; return the trials, whose ``cut`` names a cap that ended them."""
         whole, *rules = trials = self.plan.line_up()
         self.numbers = {id(rule): number for number, rule in enumerate(rules)}
         try_parts([whole], self.measure, take_out=lambda _: None)
@@ -200,12 +200,12 @@ class _Trial:
         return trials
 
     def take_out(self, rule: PartTrial[TaskRecord]) -> None:
-        """Leave a harmful rule out of the file from now on, and forget the replays of the file with it."""
+        """Leave a harmful rule out of the file from now on, and forget the replays made with that rule in the file."""
         self.gone.append(self.numbers[id(rule)])
         self.known.clear()
 
     def measure(self, wave: Wave) -> list[PairRow]:
-        """Return judged pairs; if an earlier run answered half of a pair hours ago, both halves are replayed anew."""
+        """Return judged pairs; where an earlier run made one replay of a pair hours ago, both are made anew."""
         apart = SAMPLES_PER_BASE * (len(self.gone) + SAMPLES_PER_BASE * self.sittings)
         rows = measure_rules(
             [(self._leave_out(trial), task, sample + apart) for trial, task, sample in wave],

@@ -55,7 +55,7 @@ OWN_WITHIN = {
 OWN_REPORTS = frozenset({".gitignore", "index.html", "nights", "handoff"})
 """Names of our files and folders in a project's ``.skillopt-sleep``."""
 MARKET_NEEDED = frozenset({"market", "laid.json"})
-"""Names in the data folder that stay while an agent may still run our plugin from it."""
+"""Names in the data folder that are not removed while an agent may still run our plugin from there."""
 
 
 class Removal:

@@ -158,7 +158,7 @@ def _list_shared(data_dir: Path) -> list[str]:
 
 
 def _is_open(folder: Path) -> bool:
-    """Return whether others may enter this user's folder; links are not followed, shared ones (/tmp) not counted."""
+    """Return whether others may enter this user's folder; False for a link and for a shared folder such as /tmp."""
     if sys.platform == "win32" or not os.path.lexists(folder):
         return False
     status = folder.lstat()

@@ -78,7 +78,7 @@ class Workspace:
         self.require_named(Kind.AGENT, "agent")
 
     def require_named(self, kind: Kind, setting: str) -> None:
-        """Raise ``UsageError``, saying where it is set, if this setting names no installed plugin of this kind."""
+        """Raise ``UsageError`` if this setting names no installed plugin of this kind, saying where the setting is."""
         name, origin = getattr(self.settings, setting), self.origins.get(setting, "default")
         where = "" if origin in {"default", "flag"} else f"{origin}: {setting} = {name!r}: "
         require(kind, name, where=where, besides=CHOICES.get(kind, ()))
@@ -115,7 +115,7 @@ class Workspace:
 
     @cached_property
     def redactor(self) -> Redactor:
-        """The redactor, which removes from texts what looks like a secret, and the secrets of this environment."""
+        """The redactor: it removes from texts the secrets of this environment and all that looks like a secret."""
         from skillopt_sleep.safety.redaction.redactor import Redactor
 
         return Redactor(values=secrets(self.env))
