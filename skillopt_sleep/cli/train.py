@@ -388,7 +388,7 @@ def _warn_of_data(notes: Sequence[str]) -> None:
 
 
 def choose_call_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  whatever has the four caps
-    """Return the default cap on calls for a run with so many planned ones; None when the user set any cap."""
+    """Return the default cap on calls for a run that plans this number of ``calls``; None when the user set any cap."""
     if any(getattr(config, cap) is not None for cap in CAPS):
         return None
     return max(math.ceil(calls * RETRY_ROOM), calls + MIN_RETRIES)

@@ -313,7 +313,7 @@ def _window(text: str, anchor: int, limit: int) -> str:
 
 @dataclass(slots=True)
 class FilePart:
-    """Consecutive lines of a file that the agent read or wrote, brought up to date with its later edits."""
+    """Consecutive lines of a file that the agent read or wrote, as they are after all of the agent's later edits."""
 
     text: str
     is_whole: bool

@@ -164,7 +164,7 @@ def prove(
 
 
 def settle(tasks: Sequence[TaskRecord], store: ProofStore, judge: str) -> Proved:
-    """Return the tasks with what is stored on whether their references tell good from bad, without asking ``judge``."""
+    """Return the tasks with what stored checks and answers of ``judge`` prove about their references; ask nobody."""
     checks = store.checks()
     judged = store.judged(judge)
     calibration = calibrate([pair.separates for pair in judged])
@@ -199,7 +199,7 @@ def _settle(
     calibration: Calibration,
     judge: str,
 ) -> TaskRecord:
-    """Return the task with whether its reference is proven to tell good from bad, by stored checks and judgements."""
+    """Return the task with what stored checks and judgements prove: whether its reference tells good from bad work."""
     reference = _reference(task)
     digest = digest_of(reference)
     known = checks.get(digest)

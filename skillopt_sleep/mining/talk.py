@@ -1,8 +1,8 @@
 """Reads a session as a talk: the user's prompts in order, each with its label and what the agent did upon it.
 
-Labels (correction, approval) come from the ``Session``, steps from the ``Conversation`` of the same file. What a prompt
-does (let the agent go on, leave, undo, change the subject) is told by its first words and its subject, and so is why a
-moment may suggest rules but not vote in the gate.
+Labels (correction, approval) come from the ``Session``, steps from the ``Conversation`` of the same file. The functions
+tell what a prompt does (lets the agent go on, leaves, undoes, changes the subject) by its first words and its subject,
+and why a moment may suggest rules but not vote in the gate.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import Literal
 from msgspec import Struct, field, toml
 
 ENDING = 600
-"""Number of last characters of an agent's answer searched for an offer ("shall I ...?"); half as many for a "?"."""
+"""Number of last characters of an agent's answer searched for an offer ("shall I ..."), and half of them for a "?"."""
 
 _TERMINAL_PROMPT = re.compile(
     r"\s*(?:[\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}\u279c$%>]\s|[^\n]*[\ue000-\uf8ff])"

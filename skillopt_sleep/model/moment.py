@@ -331,7 +331,7 @@ class Proof(Struct, frozen=True, kw_only=True):
     by: str = ""
     """What told rejected from accepted work: ``check`` (a program) or ``judge`` (a model); "" when nothing did."""
     judge: str = ""
-    """Name of the model that judged; for any other model, the reference counts as not proven to tell good from bad."""
+    """Name of the model that judged; the proof counts for this judge only."""
     why: str = ""
     """Why the reference is, or is not, proven to tell rejected from accepted work, as a sentence for the report."""
 

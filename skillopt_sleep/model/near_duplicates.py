@@ -30,14 +30,14 @@ another split leaks an answer, while grouping unrelated texts only means one pai
 """
 
 SAME = 0.6
-"""Smallest similarity of two texts that are the same request, if at most one has content words that the other lacks.
+"""Smallest similarity of two texts that are the same request, unless each has content words that the other lacks.
 
 A false match costs more here than for near-duplicates: "explain the fuel module" and "explain the valve module" are
 similar, but each has a content word of its own.
 """
 
 SLIP = 0.8
-"""Smallest similarity of two texts that are the same request though both have words of their own, as by a typo."""
+"""Smallest similarity of two texts that are the same request although each has words of its own, such as a typo."""
 
 COHESION = 0.3
 """Smallest mean similarity that a text must have to the members of a group in order to join it."""
@@ -67,7 +67,7 @@ FEW = 1_000
 """How many texts may be compared with a new text by counting common terms; if there are more, a filter comes first."""
 
 SLACK = 1e-9
-"""Tolerance for rounding errors when sums of weights are compared."""
+"""Tolerance for rounding errors when sums of the weights of terms are compared."""
 
 _PHRASE = re.compile("|".join(rf"\b{re.escape(phrase)}" for phrase in PHRASES))
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"

@@ -126,7 +126,7 @@ class SessionFile(Struct, frozen=True, kw_only=True):
     mtime_ns: int
     """Time of the last change, in nanoseconds since 1970."""
     mark: bytes = b""
-    """From where the source can go on reading, with what it has to know (``ports.ReadsOn``); b"" to read all."""
+    """Where, and how, the source can read on when the file has grown (``ports.ReadsOn``); b"" to read all of it."""
 
 
 LARGE = 8 * 2**20

@@ -112,7 +112,7 @@ class Polarity(Struct, frozen=True):
 
     @property
     def is_marked(self) -> bool:
-        """Whether the clause negates, leaves something out, removes it, or says that a condition does not matter."""
+        """Whether the clause negates, omits or removes something, or says that a condition does not matter."""
         return bool(self.negations or self.omits or self.intervenes or self.concedes)
 
     @property
@@ -202,8 +202,7 @@ class Demand(Struct, frozen=True):
     is_general: bool = False
     """Whether the clause extends the demand to everything ("everywhere")."""
     act: str = ""
-    """The verb of a command in its basic form; "" for other clauses, and for verbs such as "write" that go with
-    anything."""
+    """The verb of a command in its basic form; "" for other clauses, and for common verbs such as "write"."""
 
     def widens(self, typed: Demand, said: frozenset[str], strange: int) -> bool:
         """Return whether a clause of a rule allows more than a typed one, by leaving out a word that confines it.

@@ -40,8 +40,7 @@ from skillopt_sleep.safety.redaction.prose import list_secret_words
 LEAST_SHARE = 0.32
 """Share of a sentence's words, by weight, that one typed sentence must contain; measured by ``scripts/bench guard``."""
 LEAST_SHARE_UNSPACED = 0.4
-"""Share of a sentence that one typed sentence must contain in scripts without blanks: single characters are
-compared."""
+"""As ``LEAST_SHARE``, for scripts without blanks between words, where single characters are compared."""
 MOST_STRANGE_TERMS = 4
 """Maximum content words of a sentence that the user never typed: a paraphrase adds a few, a new demand adds more."""
 LONGEST_STRANGE_CLAUSE = 1.6
@@ -194,7 +193,7 @@ class _Typed:
                 yield f"provenance: {why}: “{excerpt(clause.strip(), 80)}”"
 
     def _find_untyped_names(self, claimed: str) -> Iterator[str]:
-        """Yield a reason for each kind of thing that a sentence names, though nobody typed one."""
+        """Yield a reason for each kind of thing (a path, a password, ...) that a sentence names and nobody typed."""
         strange = [name for name in _find_particulars(claimed) if not self._was_typed(name)]
         if strange:
             yield f"provenance: you never typed {excerpt(', '.join(dict.fromkeys(strange)), 80)}"

@@ -30,7 +30,7 @@ LATENESS = timedelta(hours=2)
 MISSED_WITHIN = timedelta(days=7)
 """How long a missed night is still reported."""
 INTERRUPTED_CODES = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, 1))
-"""Exit codes of a night that a signal stopped; 1 is SIGHUP, which not every system knows by name."""
+"""Exit codes of a night that SIGINT, SIGTERM or SIGHUP (1, nameless on some systems) stopped: 128 plus the number."""
 DAY = timedelta(days=1)
 NOON = timedelta(hours=12)
 
@@ -80,8 +80,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     """Variables that each night gets, such as a PATH on which the agents are found."""
     lacks: tuple[str, ...] = ()
-    """Names of variables with API keys that the user's shell had; they are secret, so the schedule does not hold
-    them."""
+    """Names of variables with API keys that the user's shell had; the schedule leaves them out, as they are secret."""
     programs: dict[str, str] = {}
     """Path of each agent's command at the time when the nights were scheduled."""
     day: DayCaps = DayCaps()

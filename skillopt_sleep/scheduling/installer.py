@@ -61,8 +61,7 @@ class Waking:
     env: Mapping[str, str]
     """Environment for running the system's own programs, such as ``crontab``."""
     keys: tuple[str, ...] = ()
-    """Names of variables with secrets: they are not written into the schedule, so only the scheduler can provide
-    them."""
+    """Names of variables with secrets, which only the scheduler can provide: they are not written into the schedule."""
 
     def __post_init__(self) -> None:
         for value in (*self.argv, *self.environment.values()):

@@ -147,7 +147,7 @@ class Installation:
         return build_environment(schedule, given)
 
     def find_hints(self, schedule: Schedule, secret: Sequence[str]) -> Iterator[str]:
-        """Yield advice to the user on a new schedule; ``secret`` names the variables that it does not contain."""
+        """Yield advice for the user on a new schedule; ``secret`` are the variables that it must not contain."""
         installer = self.installer(schedule)
         user = self._env.get("USER") or self._env.get("LOGNAME") or str(os.getuid())
         if isinstance(installer, Systemd) and (hint := installer.find_hint(user)):

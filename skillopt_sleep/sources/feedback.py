@@ -35,16 +35,16 @@ SENTENCES = 4
 """Maximum number of sentences of a prompt that are searched for feedback, from its start."""
 
 LONG = 60
-"""A prompt of more words than this is rather a new request than a remark on the answer."""
+"""Number of words above which a prompt is rather a new request than a remark on the answer."""
 
 SHORT = 5
-"""A remark of at most so many words can only be about what was just said or done."""
+"""Maximum words of a remark that can only be about what was just said or done."""
 
 SEEN = 3_000
 """Characters of an answer, at its end, whose words are compared with those of the prompt."""
 
 SHARED = 1 / 3
-"""A prompt is about the answer if this share of its content words, or two of them, is in the answer."""
+"""Share of a prompt's content words that must be in the answer (two words suffice) for the prompt to be about it."""
 
 SAME_REQUEST = 0.6
 """A prompt repeats the one before it if both have this share of the longer one's content words (three at least)."""

@@ -24,7 +24,7 @@ T = TypeVar("T")
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from the copy: skillopt-sleep doctor --repair"
 WORTH_RELEASING = 16 * 2**20
-"""The database file is rewritten when deleted rows leave more free bytes than this, and over a quarter of the file."""
+"""Free bytes, left by deleted rows, above which the file is rewritten if they are also over a quarter of it."""
 COPY_CACHE = 32_768
 """Maximum number of kilobytes that a temporary copy of the database keeps in memory; the rest is on disk."""
 SCHEMA = Path(__file__).with_name("schema.sql")

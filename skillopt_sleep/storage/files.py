@@ -220,8 +220,7 @@ DAEMON = "daemon"
 POLL = 0.2
 """Seconds between two tries to take a lock that another process holds."""
 TEST_WAIT = 5.0
-"""Seconds that the owner of a lock waits for its second file, ``.held``, while others test it; then it goes on
-without."""
+"""Seconds that the owner of a lock waits for its second file, ``.held``, if others test it; then it does without."""
 
 
 @contextmanager

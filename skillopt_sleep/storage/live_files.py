@@ -210,7 +210,7 @@ def take_out_edits(
 
 
 def compute_content(live: bytes | None, history: Sequence[Adoption], result: Sequence[Adoption]) -> bytes | None:
-    """Return the bytes of the file ``live``, which has adoptions ``history``, as if ``result`` had been adopted.
+    """Return the file ``live``, which has the adoptions ``history``, as it would be after the adoptions ``result``.
 
     Lines that the user added stay. Raises ``Refused`` when the user rewrote a line that would change.
     """

@@ -81,8 +81,7 @@ class StagedDocument(Struct, frozen=True, kw_only=True):
     """Name of the file with the diff, in the proposal's folder."""
     edits: tuple[EditRecord, ...]
     untried: str = ""
-    """Name of the agent with which the edits were tried, when the agent that reads this file is another one; else
-    ""."""
+    """Name of the agent with which the edits were tried, if it is not the one that reads this file; else ""."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):

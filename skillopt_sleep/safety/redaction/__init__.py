@@ -54,8 +54,7 @@ class Kind(NamedTuple):
     find: Callable[[str, int, int], Found | None]
     """Called with a text and the start and end of one of ``words`` in it; returns the secret there, or None."""
     in_plain_words: bool = True
-    """False if this kind is not searched for where only plain words follow the announcing word, as in most
-    sentences."""
+    """False if an announcing word does not count when only plain words follow it, as in most sentences."""
 
 
 class _Lazy:

@@ -25,8 +25,7 @@ from skillopt_sleep.safety.redaction.values import (
 _P = Patterns("names")
 
 MOST_SIGNS = 4
-"""How many signs such as ":" and "=" after a name are tried as the one before its value: ``secret: str = …`` has
-two."""
+"""Maximum signs such as ":" and "=" after a name that may precede its value: ``secret: str = …`` has two."""
 ROOM = 72
 """Maximum number of characters from the beginning of a secret's name to the sign before its value."""
 NAME = 20

@@ -17,10 +17,11 @@ from skillopt_sleep.safety.redaction import Patterns
 _P = Patterns("values")
 
 DISTINCT = 5
-"""A generated key has more different characters than this; a stand-in such as "xxxx" repeats a few."""
+"""Number of different characters that a generated key exceeds; a stand-in such as "xxxx" repeats a few."""
 SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
-"""Pairs (length, average): a name in a program with so many characters has words of so many letters or more on average.
-Only 1 of 200 names has shorter words, but 95 to 99 of 100 random strings do."""
+"""Pairs (length, average): the words of a name in a program, if it is that long, have that many letters on average.
+Only 1 of 200 names has shorter words, but 95 to 99 of 100 random strings do.
+"""
 LONG_WORD = 20
 CHANGES = 0.41
 """Share of neighbours that differ in sort (small letter, capital, digit) above which a text counts as random."""
@@ -144,7 +145,7 @@ def _is_path(value: str) -> bool:
 
 
 def _is_stated(value: str, name: str) -> bool:
-    """Return whether a value is a secret where only secrets and stand-ins are expected, as in an .env file."""
+    """Return whether a value is a secret in a place, such as an .env file, with secrets and stand-ins only."""
     return not (
         is_stand_in(value)
         or _is_path(value)
@@ -160,7 +161,7 @@ def _normalize(value: str) -> str:
 
 
 def _is_assigned(value: str, name: str) -> bool:
-    """Return whether a value is a secret where a number, a word or a name in a program may be meant too."""
+    """Return whether a value is a secret in a place where a number, a word or a name in a program may be, too."""
     plain = _P.NUMBER.fullmatch(value) or (
         are_words(value) and not (is_random(value) or is_irregular(value)) and not encodes_text(value)
     )
@@ -176,7 +177,7 @@ def _is_word(value: str, name: str) -> bool:
 
 
 def is_variable(value: str, *, of_password: bool) -> bool:
-    """Return whether a value is the name of a secret or constant, such as ``SOME_NAME2`` or ``userPassword2``."""
+    """Return whether a value is itself the name of a constant or variable, as ``SOME_NAME2`` or ``userPassword2``."""
     return _P.CONSTANT.fullmatch(value) is not None or (of_password and _P.VARIABLE.match(value) is not None)
 
 
@@ -230,7 +231,7 @@ def is_secret(  # noqa: PLR0911 -- one row for each sort of name
 
 
 def _is_likely(value: str, name: str, *, quoted: bool, password: bool) -> bool:
-    """Return whether the value of a password or key is a secret, where other values may be meant too."""
+    """Return whether the value of a name such as "password" is a secret; it may also be a word or a bit of code."""
     if not quoted:
         likely = looks_made(value) or encodes_text(value) or _P.NUMBER.fullmatch(value) is not None
         return likely and _is_assigned(value, name)
