@@ -17,7 +17,7 @@ from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import Origin, Split, TaskRecord
 
 SURE = 0.95
-"""The confidence of ``Account.at_most``, the upper limit on the number of useless rules among the accepted ones."""
+"""The confidence with which ``Account.at_most`` limits the number of useless rules among the accepted ones."""
 
 SCHEMA_VERSION = 1
 """The version of the format of evidence rows."""
@@ -48,7 +48,7 @@ class Account(Struct, frozen=True, kw_only=True):
     k: int = PROMISING
     """The score (wins minus twice the losses) from which a rule is shown as promising."""
     at_most: int = 0
-    """An upper limit on the useless rules among the accepted ones; exceeded in at most 5 % of cases."""
+    """An upper limit on the number of useless rules among the accepted ones, which holds in 95 of 100 cases."""
 
 
 def compute_account(tried: Sequence[Tried]) -> Account:
@@ -69,7 +69,7 @@ def compute_account(tried: Sequence[Tried]) -> Account:
 
 
 def find_poisson_quantile(mean: float, share: float = SURE) -> int:
-    """Return the smallest count that a Poisson variable with this mean exceeds with a chance of at most 1 - share."""
+    """Return the smallest count within which a Poisson variable of this mean stays with a chance of ``share``."""
     count, chance = 0, math.exp(-mean)
     below = chance
     while below < share:
@@ -108,7 +108,7 @@ class Position(Struct, frozen=True, kw_only=True):
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """The replays of a night under both arms, pair by pair, and the decision about the edit."""
+    """One night's replays of a rule's trial under both arms, pair by pair, and the decision about the rule."""
 
     decision: Decision
     baseline: tuple[ReplayResult, ...]
@@ -135,7 +135,7 @@ class Trial(Struct, frozen=True, kw_only=True):
 
     @property
     def position(self) -> Position:
-        """Of the pairs judged in one call, how many the first answer won, how many the second won, and the ties."""
+        """How often the judge, shown both answers of a pair in one call, preferred the first, the second or none."""
         seen = zip(self.firsts, self.results, strict=True)
         judged = [(first, result) for first, result in seen if first is not None and result is not None]
         decided = [(first, result) for first, result in judged if result is not Result.TIE]
@@ -150,7 +150,7 @@ class Trial(Struct, frozen=True, kw_only=True):
 
 
 class EvidenceRow(Struct, frozen=True, kw_only=True):
-    """The record of one rollout: task, arm, score, answer and cost in time."""
+    """The record of one rollout: task, arm, score, answer and duration."""
 
     schema_version: int = SCHEMA_VERSION
     night: str

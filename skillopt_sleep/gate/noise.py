@@ -2,9 +2,10 @@
 
 Two replays of a task under the same documents and model show what a candidate without any effect would get. How often
 replays of different nights differ is the noise that a real edit must exceed. Replays of one night share the hour and
-the load of the service, so they are counted apart. If later replays win more often than luck explains, the arm that is
-replayed later has an unfair advantage. The answer a judge is shown first is drawn at random, so it must win half of the
-decided pairs. ``smallest_detectable_gain`` adds up the chances of the exact rule without simulation. See docs/gate.md.
+the load of the service, so pairs of these are counted separately. If later replays win more often than luck explains,
+the arm that is replayed later has an unfair advantage. Which answer a judge is shown first is drawn at random, so the
+first one must win half of the decided pairs. ``smallest_detectable_gain`` adds up the chances of the exact rule without
+simulation. See docs/gate.md.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ SUSPICIOUS = 0.01
 """An imbalance that luck produces with a smaller chance than this is reported as a bias of the measurement."""
 
 ON_REQUEST = "audit-"
-"""The prefix, before the time, of the name of an A/A test that the user started; a night's name is the time alone."""
+"""How the name of an A/A test begins, with the time after it; a night's name is the time alone."""
 
 WEEK = 7
 
 RELIABLY = 0.8
-"""A gain counts as detectable when the gate accepts an edit with this gain with at least this chance."""
+"""The chance with which the gate must accept an edit for the edit's gain to count as detectable."""
 
 MOST_DIFFER = 0.5
 """The largest share of pass-or-fail replay pairs that can differ by luck, reached at a pass rate of one half."""
@@ -135,7 +136,7 @@ def measure_noise(
 ) -> NoiseReport:
     """Estimate how noisy and how biased replays are, and the smallest gain that the gate would notice.
 
-    A task weighs as much as it has replays beyond the first. Each replay is in at most one pair of an earlier and a
+    In the shares, a task with n replays has the weight n - 1. Each replay is in at most one pair of an earlier and a
     later replay, so these pairs are independent. Without val tasks, or with too few repeats, the gains are None.
     """
     same_night, alike = _group_repeats(replays)
@@ -172,7 +173,8 @@ def measure_noise(
 def _group_repeats(replays: Iterable[BaseReplay]) -> tuple[list[list[BaseReplay]], list[list[BaseReplay]]]:
     """Group the replays of a task under equal documents: all those of one night, and the first one of each night.
 
-    Each group has two or more replays. Within a night only val replays count: equal training answers are judged once.
+    Each group has two or more replays. Within a night only val replays count: of training replays, equal answers share
+    one judgement, which would hide the judge's noise.
     """
     groups: defaultdict[tuple[str, str, str, str], list[BaseReplay]] = defaultdict(list)
     # by the time in the name of the night, which A/A tests have after a prefix
@@ -193,7 +195,7 @@ def _pair_up(group: Sequence[BaseReplay]) -> Iterable[tuple[BaseReplay, BaseRepl
 
 
 def _share(alike: Sequence[Sequence[BaseReplay]], holds: Callable[[BaseReplay, BaseReplay], bool]) -> float | None:
-    """Return how often ``holds`` is true of two replays of a task, averaged over tasks; None without a task."""
+    """Return how often ``holds`` is true of two replays of a group, as a weighted mean of groups; None without any."""
     if not alike:
         return None
     shares = [_mean([holds(one, other) for one, other in itertools.combinations(group, 2)]) for group in alike]
@@ -287,7 +289,7 @@ def chance_in_pairs(win: float, loss: float, k: int, pairs: int) -> float:
 def _night(
     begun: Mapping[State, float], win: float, loss: float, k: int, tasks: int
 ) -> tuple[Mapping[State, float], float]:
-    """Return the states (score, losses) left undecided by one more night, with their chances, and that of accepting."""
+    """Return the states (score, losses) undecided after a further night with their chances, and that of accepting."""
     waiting = begun
     over: list[Mapping[State, float]] = []
     accepted = 0.0
@@ -312,7 +314,7 @@ def _night(
 def _begin_pairs(
     under_way: Mapping[int, Mapping[State, float]], k: int, pairs: int, left: int
 ) -> tuple[Mapping[State, float], dict[int, Mapping[State, float]]]:
-    """Split states (score, losses) into those that stop for tonight, and the others by how many pairs they begin."""
+    """Split states (score, losses) into those that stop for tonight, and the rest, by their number of next pairs."""
     by_size: defaultdict[int, list[Mapping[State, float]]] = defaultdict(list)
     for promised, states in under_way.items():
         if promised:
@@ -333,7 +335,7 @@ def _merge(parts: Sequence[Mapping[State, float]]) -> dict[State, float]:
 
 
 def _after_a_pair(open_: Mapping[State, float], win: float, loss: float, k: int) -> tuple[Mapping[State, float], float]:
-    """Return the states (score, losses) left undecided by one more pair, with their chances, and that of accepting."""
+    """Return the states (score, losses) undecided after one more pair, with their chances, and the chance to accept."""
     after: defaultdict[State, float] = defaultdict(float)
     accepted = 0.0
     for (score, losses), chance in open_.items():

@@ -28,14 +28,14 @@ from skillopt_sleep.optimizer.replay import Attempt, Models, answer, find_judge
 SITTING = timedelta(hours=6)
 """The longest time allowed between the two answers of a pair; after more time the service may have changed."""
 NO_VERDICT = (BadReply, EmptyReply, TooLong)
-"""Errors of a judge caused by the answers it was shown, not by the connection; the pair may then hide a loss."""
+"""Errors of a judge that come from the answers it was shown, not from the connection; the pair may then hide a loss."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class PairedPlan(Struct, frozen=True, kw_only=True):
-    """The settings of a paired trial."""
+    """The settings of a trial by pairs: one task replayed without and with the rule."""
 
     k: int
     """The score (wins minus twice the losses) that accepts an edit."""
@@ -151,7 +151,7 @@ def is_one_sitting(old: ReplayResult, new: ReplayResult) -> bool:
 def _run_while_paid(
     work: Callable[[T], R], items: Sequence[T], parallel: Parallel
 ) -> tuple[list[R], BudgetSpent | None]:
-    """Do ``work`` for each item until a spending cap stops it; return the results so far and the cap, or None."""
+    """Do ``work`` for each item until a spending cap ends it; return the results, and the error of the cap or None."""
     spent: list[BudgetSpent] = []
 
     def attempt(item: T) -> R | None:
@@ -188,7 +188,7 @@ def _judge_pair(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: 
 def _score(
     task: TaskRecord, old: ReplayResult, new: ReplayResult, first: Arm, models: Models
 ) -> tuple[ReplayResult, ReplayResult, Arm | None]:
-    """Judge both replays and return them, with ``first`` if one call showed the judge both answers, else None."""
+    """Return both replays, scored, and ``first`` if one call showed the judge two different answers, else None."""
     judge = find_judge(task, models.judges)
     is_scored = old.score is not None or new.score is not None  # an agent's own ending is already its score
     if is_scored or not isinstance(judge, PairJudge):

@@ -29,7 +29,10 @@ MARGIN = 1.15
 
 
 class PartTrial(RuleTrial[TaskT]):
-    """The trial of one part; ``tally`` counts pairs as seen by the document without it, ``kept`` by the one with it."""
+    """The trial of one part of a document: in each pair the document without the part meets the document with it.
+
+    In ``tally`` a pair that goes better without the part is a win, in ``kept`` a pair that goes better with it.
+    """
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class PartTrial(RuleTrial[TaskT]):
     def choose_next(self) -> list[tuple[TaskT, int]]:
         """Return the (task, repetition) pairs to replay next, all at once: the fewest that could bring a decision.
 
-        A second replay of the same tasks is paid for only when the first replays lean to one side.
+        Tasks are replayed a second time only while the counted pairs speak for or against the part.
         """
         k, leaning = self.plan.k, max(self.kept.score, self.tally.score)
         room = PAIRS_A_LIFE - len(self.rows)
@@ -102,7 +105,7 @@ class PartTrial(RuleTrial[TaskT]):
         return []
 
     def add(self, rows: Sequence[PairRow]) -> None:
-        """Count the rows measured for the chosen pairs (a cap may have cut off the last) until the part is decided."""
+        """Count the rows of the chosen pairs (a cap may have cut off some) until the effect of the part is decided."""
         del self._legs[0][1][: len(rows)]
         self.rows += rows
         for row in rows:

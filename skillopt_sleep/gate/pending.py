@@ -35,14 +35,14 @@ CLOSED = (
     "an earlier version tried it together with others, or without counting requests; each rule now has a trial of"
     " its own, and this one begins anew when it is proposed again"
 )
-"""The reason given when a trial that an earlier version of the program began is ended: its counts are of no use."""
+"""The reason why a trial that an earlier version of the program began is ended: its counts are of no use now."""
 IDLE_PAIRS = 24
 """The number of pairs after which a rule without a net win is dropped: the rule shows no effect, and others wait."""
 TOUCHED_FOR_ANOTHER = 4
 """A rule is tried on one unrelated task for this many tasks that share words with it. Unrelated tasks are few because
 their noise lowers the score more than it raises it (measured in docs/gate.md)."""
 TIES_A_REQUEST = 4
-"""After this many ties for each request that it never won or lost, a rule is not tried on these requests again."""
+"""A rule is not tried again on requests that it never won or lost once it has this many ties for each of them."""
 GIVE_UP_AT = -4
 """The score at which a rule is dropped at the end of a night. The rule would otherwise fill a place for many nights at
 one pair each, because a round ends at ``PAUSE_AT``. Dropping a rule cannot make a wrong acceptance likelier."""
@@ -132,8 +132,8 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     wished: bool = False
     """Whether every sentence of the rule follows a standing wish that the user typed: "always", "from now on"."""
     own: tuple[int, int] = (0, 0)
-    """Two counts: on how many of the requests that it was written from the rule was tried, and at how many of these the
-    agent followed it."""
+    """On how many of the requests that the rule was written from it was tried, and at how many of these the agent
+    obeyed."""
 
     @property
     def rule(self) -> EditRecord:
@@ -163,7 +163,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
     @property
     def awaits_sources(self) -> bool:
-        """Whether a rule from a standing wish, so far without a loss, was not yet tried where the wish was typed."""
+        """Whether a rule from a standing wish, without a loss, is still to be tried where the user typed the wish."""
         return self.wished and not self.own[0] and self._is_harmless
 
     @property
@@ -189,7 +189,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     def seen(self, tasks: Sequence[TaskRecord]) -> frozenset[str]:
         """Return the groups of the tasks that the rule was written from, under their stored and their current names.
 
-        Pass all tasks there are: a group of which one task is missing may not be recognized.
+        ``tasks`` must be all tasks there are, because the current name of a group is read from them.
         """
         return frozenset((*self.groups, *(group_of(task) for task in tasks if task.id in self.groups)))
 
@@ -218,10 +218,11 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return (*touched, *others[: -(-len(touched) // TOUCHED_FOR_ANOTHER)])
 
     def may_change(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-        """Return unseen tasks that may still add a win: once all were tried twice, only those that the rule touches.
+        """Return unseen tasks that may still add a win to the rule's score.
 
-        A rule touches the tasks that share words with it, and the tasks that it won or lost before. After so many ties
-        that each of the others was tried ``TIES_A_REQUEST`` times, sharing words is no reason to try them again.
+        At first these are all unseen tasks. Once the rule was tried twice on each request so far, requests where it
+        neither won nor lost remain only if they share words with it, and not even these once each had
+        ``TIES_A_REQUEST`` ties on average.
         """
         twice = self.tally.pairs >= WINS_A_REQUEST * len(self.tasks)
         idle = frozenset(self.tasks if twice else ()) - {*self.tally.won, *self.tally.lost}
@@ -317,7 +318,7 @@ class Dropped(Struct, frozen=True, kw_only=True):
 
 
 def current_groups(names: Iterable[str], tasks: Iterable[TaskRecord]) -> tuple[str, ...]:
-    """Return the groups that tasks, named by id or by a group, belong to now, without duplicates."""
+    """Return the present groups of tasks that are named by id or by an earlier group, without duplicates."""
     groups = {task.id: group_of(task) for task in tasks}
     return tuple(dict.fromkeys(groups.get(name, name) for name in names))
 
@@ -359,7 +360,7 @@ def drop_if_over(pending: PendingEdit) -> Dropped | None:
 def revive(pending: PendingEdit, live: Candidate) -> tuple[Candidate, EditRecord] | Dropped:
     """Return the documents with the rule applied, and the edit that applied it, or the dropped rule with a reason.
 
-    A rule that was to follow a text which is gone is added at the end of the document.
+    If the text that the rule was to follow is gone, the rule is added at the end of the document.
     """
     document = live[pending.kind]
     if document is None:

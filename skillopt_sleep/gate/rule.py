@@ -24,12 +24,12 @@ PROVEN = 9
 PROVEN_ALONE = 12
 """The score that proves a rule written from only one request; 0.22 % of useless rules reach this score by luck."""
 LEAST_SIZE = 8.0
-"""The least ``Tally.size`` of an accepted rule: a product over its pairs that grows with each gain and shrinks with
-each loss by its amount, so that many small gains do not outweigh a few large harms."""
+"""The least ``Tally.size`` of an accepted rule. The size grows with each gain and shrinks with each loss, by their
+amounts, so that many small gains do not outweigh a few large harms."""
 MOST_LOSSES = 6
 """The largest number of lost pairs that a rule may have; one more loss rejects the rule, however many pairs it won."""
 DROP = -6
-"""The score at which a rule is rejected: after three losses in a row, acceptance would take twelve wins in a row."""
+"""The score at which a rule is rejected, as after three losses in a row: its proof would take at least 15 wins then."""
 PAIRS_A_NIGHT = 36
 PAIRS_A_LIFE = 108
 """The most pairs that the trial of an edit may replay in one night (``PAIRS_A_NIGHT``) and over all nights
@@ -178,9 +178,10 @@ def compare_scores(baseline: float, candidate: float, margin: float) -> Result:
 def decide(tally: Tally, k: int) -> Verdict:
     """Return whether a rule with this tally is accepted, rejected or undecided; ``k`` is the score that accepts it.
 
-    To be accepted, it must reach ``k`` and keep to ``MOST_LOSSES`` even if each missing pair were a loss (``doubt``,
-    ``hidden``), and ``size`` must be enough. ``DROP`` or too many losses reject it. Ask after every pair: the first
-    answer other than "undecided" is final, and no further pair may be added to the tally.
+    To be accepted, the rule must reach ``k`` and have at most ``MOST_LOSSES`` losses, even if each missing pair were a
+    loss (``doubt``, ``hidden``), and the tally's ``size`` must be ``LEAST_SIZE``. The score ``DROP`` or more losses
+    reject it. Ask after every pair: the first answer other than "undecided" is final, and no further pair may be added
+    to the tally.
     """
     if tally.score <= DROP or tally.losses > MOST_LOSSES:
         return Verdict.REJECT
@@ -206,8 +207,9 @@ def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
     """Return how many of the ``left`` pairs of a round to replay next, at once; 0 ends the round for tonight.
 
     The number is the fewest pairs that could bring a decision, so no pair is paid for in vain. A round ends at the
-    score ``PAUSE_AT``, and when even winning all its other pairs would not earn another round: the edit cannot be
-    accepted tonight, and another night tries it as cheaply. This never raises the chance of a wrong acceptance.
+    score ``PAUSE_AT``, and when winning all its other pairs would still leave the score below ``GO_ON_AT``: the edit
+    cannot be accepted tonight, and another night tries it as cheaply. This never raises the chance of a wrong
+    acceptance.
     """
     if decide(tally, k) is not Verdict.UNDECIDED:
         return 0
@@ -231,9 +233,9 @@ def describe_needs(tally: Tally, k: int) -> str:
 def explain_unmeasured(tally: Tally, k: int, *, planned: int, measured: int) -> str | None:
     """Return a sentence on why missing pairs leave a rule undecided for now, or None when they do not.
 
-    ``planned`` pairs were replayed tonight; in ``measured`` of them both replays came back. That
-    more replays of one arm than of the other got lost, or that verdicts are missing, matters only when the score
-    is high enough to accept the rule; more wins may remove the doubt.
+    ``planned`` pairs were replayed tonight, ``measured`` of them came back with both scores. If enough did, missing
+    replays and verdicts matter only where the score would accept the rule but the losses they may hide would not allow
+    it.
     """
     if measured < MIN_MEASURED_SHARE * planned:
         return f"only {measured} of {planned} validation pairs could be measured"

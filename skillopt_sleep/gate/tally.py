@@ -14,7 +14,8 @@ PHI = (1 + math.sqrt(5)) / 2
 WINS_A_REQUEST = 2
 """The most wins that one request, with its near-duplicates, may add to a rule's tally; all its losses count."""
 STAKES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""Shares of a fortune that starts at 1 and is bet on the candidate in every pair; ``Tally.size`` is the mean result."""
+"""Shares of a fortune that starts at 1 and is bet on the rule in every pair; the mean final fortune is
+``Tally.size``."""
 
 
 class Result(enum.StrEnum):
@@ -64,7 +65,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     def size(self) -> float:
         """The mean over ``STAKES`` of the product of (1 + stake x gain) over all pairs.
 
-        If gains have no positive mean, none of these products has a mean above 1, so their mean reaches 8 with a chance
+        If gains have no positive mean, none of these products has a mean above 1, so the size reaches 8 with a chance
         of at most 1/8 (Ville's inequality). Pairs added without their gain count as gains of 1 and -1.
         """
         return math.fsum(self._fortunes) / len(STAKES)
@@ -141,7 +142,7 @@ class Tally(Struct, frozen=True, kw_only=True):
         return replace(added, fortunes=tuple(grown))
 
     def rename_requests(self, names: Mapping[str, str]) -> Tally:
-        """Return the tally with its requests renamed by ``names``; when two merge, wins beyond two become ties."""
+        """Return the tally with its requests renamed by ``names``; if two merge, their wins above two become ties."""
         won: list[str] = []
         for name in (names.get(name, name) for name in self.won):
             won += [name] if won.count(name) < WINS_A_REQUEST else []

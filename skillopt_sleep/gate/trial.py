@@ -37,7 +37,8 @@ from skillopt_sleep.optimizer.replay import Attempt, Models
 from skillopt_sleep.optimizer.replay import replay as replay_all
 
 CONFIRMING = 500
-"""A number added to the repetitions of a task that confirm a loss, so that they reuse no cached reply of the trial."""
+"""Replays that confirm a loss have repetition numbers higher by this, so that they reuse no cached reply of the
+trial."""
 
 QUIET_PAIRS = 4
 """The number of pairs without a win after which a rule with a score below ``GO_ON_AT`` is not tried further tonight.
@@ -134,7 +135,8 @@ class RuleTrial(Generic[TaskT]):
         """Return the (task, repetition) pairs to replay next, all at once, or [] when the trial is over for tonight.
 
         To save money, the trial leaves out tasks whose request can add no further win, and replays a task at most twice
-        a night if requests are known. A rule with no early win and no lead waits for the tasks of another night.
+        a night if requests are known. A rule without a win in its first ``QUIET_PAIRS`` pairs tonight, and with a score
+        below ``GO_ON_AT``, waits for the tasks of another night.
         """
         while not self.cut and not self.is_decided:
             self._left = [task for task in self._left if self._has_room(task)]
@@ -199,7 +201,6 @@ class RuleTrial(Generic[TaskT]):
         )
 
     def _explain_nothing(self) -> str:
-        """Return the reason why the trial had no pair tonight."""
         needs = f"; {describe_needs(self.tally, self.plan.k)} would decide"
         if self.cut:
             return f"no pair tonight: {self.cut}{needs}"
@@ -271,9 +272,10 @@ def decide_by_pairs(
     *,
     before: Tally = Tally(),  # noqa: B008 - frozen
 ) -> Trial:
-    """Replay pairs of one rule and add them to ``before`` until they decide or another is not worth its price.
+    """Replay pairs of one rule until they decide or another pair is not worth its price; return the trial.
 
-    Raises ``BudgetSpent`` and ``FatalBackend``, as ``run_rule_trials`` does.
+    The pairs are added to the tally ``before``. Raises ``BudgetSpent`` and ``FatalBackend``, as ``run_rule_trials``
+    does.
     """
     trial = RuleTrial(tasks, plan, before=before)
     run_rule_trials([trial], lambda wave: measure([(task, sample) for _, task, sample in wave]))
@@ -312,7 +314,7 @@ def _confirm_losses(
 
 
 def _decide(rows: Sequence[PairRow], tally: Tally, plan: PairedPlan, *, nothing: str) -> Decision:
-    """Return the gate's decision on the pairs of tonight and earlier nights; ``nothing`` is its reason without pairs.
+    """Return the gate's decision on the pairs of all nights so far; ``nothing`` is its reason without pairs tonight.
 
     A reject is valid however few pairs were measured: the losses are real, and dropping an edit can only lower the
     chance that a useless one is accepted.

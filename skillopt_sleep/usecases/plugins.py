@@ -44,7 +44,7 @@ class Installed(Struct, frozen=True, kw_only=True):
     plugin: bool = False
     market: bool = False
     source: str = ""
-    """The folder from which the marketplace was added; "" when unknown."""
+    """The folder from which the agent got the marketplace; "" when unknown."""
 
     def __bool__(self) -> bool:
         return self.plugin or self.market

@@ -238,7 +238,7 @@ def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None =
 
 
 def parse_target(flag: str, spec: str) -> dict[str, Json]:
-    """Return a ``[target]`` table for "backend" or "backend:model". Raises ``UsageError``, naming ``flag``."""
+    """Return a ``[target]`` table for "backend" or "backend:model"; ``UsageError`` names the option, ``flag``."""
     backend, _, model = spec.partition(":")
     if not backend:
         raise UsageError(f"{flag} {spec!r}: expected BACKEND or BACKEND:MODEL, as in openai:gpt-4.1")
