@@ -132,8 +132,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     wished: bool = False
     """Whether every sentence of the rule follows a standing wish that the user typed: "always", "from now on"."""
     own: tuple[int, int] = (0, 0)
-    """On how many of the requests that the rule was written from it was tried, and at how many of these the agent
-    obeyed."""
+    """How many requests that the rule was written from it was tried on, and at how many of these the agent obeyed."""
 
     @property
     def rule(self) -> EditRecord:

@@ -39,9 +39,8 @@ GO_ON_AT = 1
 PAUSE_AT = -2
 """The score at which the trial of an edit stops for the night in the middle of a round: one loss without a win.
 
-Measured (docs/gate.md): an edit that helps as often as it harms stops after a median of six pairs instead of ten. An
-edit that lifts the pass rate from .3 to .7 is accepted in its first night in 77 instead of 82 of 100 cases, and over
-all nights as often.
+Measured (docs/gate.md): an edit that helps as often as it harms stops after a median of six pairs instead of ten. One
+that lifts the pass rate from .3 to .7 is accepted in its first night in 77, not 82 of 100 cases, and finally as often.
 """
 GRADED_MARGIN = 0.1
 """The difference that two graded scores (0 to 1) must exceed to count; smaller ones are the judge's inconsistency."""
@@ -180,8 +179,8 @@ def decide(tally: Tally, k: int) -> Verdict:
 
     To be accepted, the rule must reach ``k`` and have at most ``MOST_LOSSES`` losses, even if each missing pair were a
     loss (``doubt``, ``hidden``), and the tally's ``size`` must be ``LEAST_SIZE``. The score ``DROP`` or more losses
-    reject it. Ask after every pair: the first answer other than "undecided" is final, and no further pair may be added
-    to the tally.
+    reject it. Ask after every pair: the first answer other than "undecided" is final, and no pair may be added after
+    it.
     """
     if tally.score <= DROP or tally.losses > MOST_LOSSES:
         return Verdict.REJECT
@@ -208,8 +207,7 @@ def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
 
     The number is the fewest pairs that could bring a decision, so no pair is paid for in vain. A round ends at the
     score ``PAUSE_AT``, and when winning all its other pairs would still leave the score below ``GO_ON_AT``: the edit
-    cannot be accepted tonight, and another night tries it as cheaply. This never raises the chance of a wrong
-    acceptance.
+    cannot be accepted tonight, and another night tries it as cheaply. No wrong acceptance becomes likelier by this.
     """
     if decide(tally, k) is not Verdict.UNDECIDED:
         return 0
@@ -234,8 +232,7 @@ def explain_unmeasured(tally: Tally, k: int, *, planned: int, measured: int) -> 
     """Return a sentence on why missing pairs leave a rule undecided for now, or None when they do not.
 
     ``planned`` pairs were replayed tonight, ``measured`` of them came back with both scores. If enough did, missing
-    replays and verdicts matter only where the score would accept the rule but the losses they may hide would not allow
-    it.
+    results matter only where the score would accept the rule, but the losses they may hide would not allow it.
     """
     if measured < MIN_MEASURED_SHARE * planned:
         return f"only {measured} of {planned} validation pairs could be measured"

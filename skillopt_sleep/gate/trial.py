@@ -37,8 +37,7 @@ from skillopt_sleep.optimizer.replay import Attempt, Models
 from skillopt_sleep.optimizer.replay import replay as replay_all
 
 CONFIRMING = 500
-"""Replays that confirm a loss have repetition numbers higher by this, so that they reuse no cached reply of the
-trial."""
+"""Added to the repetition numbers of replays that confirm a loss, so that they get no cached reply of the trial."""
 
 QUIET_PAIRS = 4
 """The number of pairs without a win after which a rule with a score below ``GO_ON_AT`` is not tried further tonight.
@@ -135,8 +134,8 @@ class RuleTrial(Generic[TaskT]):
         """Return the (task, repetition) pairs to replay next, all at once, or [] when the trial is over for tonight.
 
         To save money, the trial leaves out tasks whose request can add no further win, and replays a task at most twice
-        a night if requests are known. A rule without a win in its first ``QUIET_PAIRS`` pairs tonight, and with a score
-        below ``GO_ON_AT``, waits for the tasks of another night.
+        a night if requests are known. A rule below the score ``GO_ON_AT`` waits for another night's tasks after its
+        first ``QUIET_PAIRS`` pairs tonight without a win.
         """
         while not self.cut and not self.is_decided:
             self._left = [task for task in self._left if self._has_room(task)]
@@ -274,8 +273,7 @@ def decide_by_pairs(
 ) -> Trial:
     """Replay pairs of one rule until they decide or another pair is not worth its price; return the trial.
 
-    The pairs are added to the tally ``before``. Raises ``BudgetSpent`` and ``FatalBackend``, as ``run_rule_trials``
-    does.
+    The pairs are added to the tally ``before``. Raises as ``run_rule_trials`` does: ``BudgetSpent``, ``FatalBackend``.
     """
     trial = RuleTrial(tasks, plan, before=before)
     run_rule_trials([trial], lambda wave: measure([(task, sample) for _, task, sample in wave]))

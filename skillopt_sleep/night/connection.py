@@ -1,4 +1,4 @@
-"""Connects a night to its models: checks the backends, routes each call through ledger and caps, ends running calls."""
+"""Connects a night to its models: checks backends, sends every call through ledger and spending caps, ends calls."""
 
 from __future__ import annotations
 

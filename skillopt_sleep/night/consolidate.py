@@ -159,7 +159,7 @@ def _choose_waiting(
 ) -> tuple[list[PendingEdit], list[PendingEdit], list[Dropped]]:
     """Return three lists of undecided rules: those to try tonight, those that must wait, and those now given up.
 
-    All wait if the gate is not the paired one, or without validation tasks. A rule learnt in a night over one project
+    All wait where ``gate_mode`` is not "paired", or without validation tasks. A rule learnt in a night over one project
     waits in a night over all projects, and the reverse.
     """
     if plan.gate_mode is not GateMode.PAIRED or not pools.val:
@@ -250,8 +250,7 @@ def score_sealed_test(
     """Replay the sealed ``tasks``, which no rule was learnt from or tried on, without and with the adopted change.
 
     Too few calls left, or too many failed ones, postpone the test to another night, because this night already has its
-    verdict. A night that began the replays counts as an attempt; after ``MOST_ATTEMPTS`` the change stays without a
-    score.
+    verdict. A night that began the replays counts as an attempt; after ``MOST_ATTEMPTS`` the change has no score.
     """
     due = plan.adopted
     if due is None or not tasks:
@@ -303,8 +302,7 @@ class Staged(Struct, frozen=True, kw_only=True):
     documents: tuple[DocumentChange, ...] = ()
     account: Account = Account()
     on_hold: tuple[PendingReport, ...] = ()
-    """Undecided edits whose document may not change tonight, because the settings exclude it or the file cannot be
-    read."""
+    """Undecided edits whose document may not change tonight: the settings exclude it, or the file cannot be read."""
     pending: tuple[PendingReport, ...] = ()
     """The undecided edits whose trials continue in later nights, each with the number of further requests it needs."""
 

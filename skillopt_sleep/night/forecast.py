@@ -40,8 +40,7 @@ from skillopt_sleep.night.try_edits import CALLS_A_PAIR, MOST_SOURCES, count_own
 from skillopt_sleep.optimizer.replay import find_put_back
 
 JUDGED = 0.5
-"""Mean number of judge calls for a pair judged by a model; below 1, as equal answers and failed replays need no
-judge."""
+"""Mean number of judge calls for a pair that a model judges; below 1: equal answers and failed replays need none."""
 NEW_AGAIN, AHEAD_AGAIN = 0.7, 1.6
 """How often a night replays every validation task with a new rule, and with a rule whose score is positive; means
 measured, like ``JUDGED``, by ``bench forecast``. Any other rule usually gets ``QUIET_PAIRS`` pairs."""
@@ -144,8 +143,7 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
 def _count_proofs(tasks: Sequence[TaskRecord]) -> tuple[Expected, ...]:
     """Forecast the calls that check whether the references of moments tell rejected work from what stood in the end.
 
-    One call covers several moments. Each moment may then need two judge calls, and one that names the step to which the
-    user objected.
+    One call covers several moments. Each may then need two judge calls, and one that names the step objected to.
     """
     open_ = [
         task.reference
@@ -267,8 +265,7 @@ def _count_wished(lesson: Sequence[TaskRecord]) -> int:
 def _count_usual_trials(pools: Pools, waiting: Sequence[PendingEdit], new: int) -> int:
     """Count the usual calls of trials: replays without any rule (shared by all rules), with each rule, and the judge's.
 
-    A rule with a positive score is usually tried on each of tonight's requests where one more win would count, often
-    twice.
+    A rule with a positive score is tried on each of tonight's requests where one more win would count, often twice.
     """
     pairs = [NEW_AGAIN * len(pools.val)] * new
     for life in waiting:

@@ -192,8 +192,7 @@ def find_moment_tasks(
 
     A reference is proven once a check or a judge tells by it the rejected work from what stood in the end. A request
     that is a task already, among ``known`` or ``mined``, gets no second task. Without ``models`` no model is asked, and
-    only proofs stored earlier count. Raises ``FatalBackend`` and ``BudgetSpent``; proofs found before the error are
-    stored.
+    only proofs stored earlier count. Raises ``FatalBackend`` and ``BudgetSpent``; proofs found before stay stored.
     """
     from skillopt_sleep.mining.moment_tasks import build_moment_tasks, renew_proof  # noqa: PLC0415  a harvest alone mines nothing
 

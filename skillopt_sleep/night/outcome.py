@@ -38,11 +38,10 @@ MAX_RULE = 90
 """The most characters of a rule that a note or a reason quotes."""
 
 TRIED = (EditStatus.APPLIED, EditStatus.REJECTED, EditStatus.PENDING)
-"""The statuses that an edit has after a trial."""
+"""The statuses that an edit can have after a trial: applied, rejected or undecided."""
 
 HELD = (EditStatus.UNMATCHED, EditStatus.SKIPPED, EditStatus.GUARDED, EditStatus.PENDING)
-"""The statuses of an edit that was neither applied nor rejected: not placed, skipped, barred as unsafe, or
-undecided."""
+"""The statuses of an edit that was neither applied nor rejected: not placed, skipped, barred, or undecided."""
 
 
 class DocumentStep(Struct, frozen=True, kw_only=True):
@@ -150,7 +149,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return list_base_replays(night, self.model, phases)
 
     def list_evidence(self, night: str) -> tuple[EvidenceRow, ...]:
-        """Return a row for ``evidence.jsonl`` for every rollout of the night; equal rollouts share one row."""
+        """Return a row for ``evidence.jsonl`` for every rollout of the night; one that trials share has one row."""
         tasks = {task.id: (task, Split.TRAIN) for task in self.pools.train}
         tasks |= {task.id: (task, Split.VAL) for task in self.pools.val}
         rows: dict[tuple[str, str, int], EvidenceRow] = {}
@@ -272,7 +271,7 @@ def _list_notes(outcome: Consolidated) -> Iterator[str]:
 
 
 def _add_scores(report: NightReport, shown: Trial, val: Sequence[TaskRecord]) -> NightReport:
-    """Return the report with the scores of one trial, which the caller has chosen as the night's example."""
+    """Return the report with the mean scores and per-task results of one trial, ``shown``, as the night's example."""
     return replace(
         report,
         baseline_score=shown.decision.baseline,

@@ -69,8 +69,7 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
     block_cap: int = 8000
     """The largest size, in characters, of the managed block: the part of a document that this program writes."""
     memory_rules: int = 0
-    """The most rules in the managed block of a memory file; 0 sets no limit, and no rule moves between memory and
-    skill."""
+    """The most rules in the managed block of a memory file; 0: no limit, and no rule moves between memory and skill."""
     k: int = PROMISING
     """The score (wins minus twice the losses) from which a rule is shown as promising."""
     scope: str = "invoked"
@@ -103,7 +102,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     split: SplitPlan = SplitPlan()
     step: ConsolidatePlan = ConsolidatePlan()
     asked: int = 0
-    """The score from the settings at which a rule is promising; a night of an earlier version may use a higher
+    """The score from the settings at which a rule is promising; nights of earlier versions may use a higher
     ``step.k``."""
     manner: Manner = Manner()
     caps: Caps = Caps()
@@ -205,7 +204,7 @@ class Connection(Protocol):
 
     @property
     def models(self) -> Models:
-        """The models with their judges and worker threads."""
+        """Target, optimizer and judges, ready to be called, with the threads that call them in parallel."""
 
     def probe(self) -> tuple[BackendHealth, ...]:
         """Check every backend without a model call. Raises nothing."""

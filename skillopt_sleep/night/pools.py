@@ -29,17 +29,16 @@ MOST_NEEDED = 6
 """The requests, with two wins each, that bring a rule to the score 12, which proves a rule written from one request;
 the score 9, enough for a rule written from several, takes 5."""
 TAUGHT = 2
-"""How many requests with one lesson are at least kept for training: a rule written from two needs the score 9, not
+"""How many requests with one lesson are at least kept to train on: a rule written from two needs the score 9, not
 12."""
 LEAST_SHARED = 2
 """Two corrections teach one lesson if they share at least this many words, and over half of the shorter one's words."""
 
 MAX_QUOTE = 200
 MAX_DONE = 400
-"""The most characters of the agent's work at a moment that a report shows."""
+"""The most characters that a report shows of the agent's work at a moment."""
 MAX_QUOTES = 3
-"""The most corrections that a report quotes for a task; ``MAX_QUOTE`` limits the characters of each, and of the
-request."""
+"""The most corrections that a report quotes for a task; ``MAX_QUOTE`` is the most characters of each."""
 
 Group: TypeAlias = Sequence[TaskRecord]
 """The tasks of one group of near-duplicates."""
@@ -192,8 +191,8 @@ def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
     """Return the groups for validation: enough of each lesson to prove its rule, and a share of all others.
 
     The groups that a rule was written from can never prove it. So of the groups with similar corrections, some
-    validate: ``plan.val_share`` of them or, if that is more, up to ``MOST_NEEDED``, as long as ``TAUGHT`` are left to
-    train on.
+    validate: ``plan.val_share`` of them or, if that is more, up to ``MOST_NEEDED``, while ``TAUGHT`` are left for
+    training.
     """
     parts: list[list[Group]] = []
     related: list[Group] = []

@@ -25,10 +25,11 @@ from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 
 SAMPLES_PER_BASE = 100
-"""By how much the repetition numbers of replays rise when a proven rule joins the base, so that all is replayed anew:
-the replays that proved the rule are too good on average, because good ones led to its acceptance."""
+"""Each replay of a task has a number, under which its reply is cached. The numbers rise by this much when a proven rule
+joins the base, so that all is replayed anew: the replays that proved the rule are too good on average."""
 SAMPLES_PER_NIGHT = 1000
-"""By how much the repetition numbers of replays differ between two nights, so that none reuses a reply of the other."""
+"""The numbers of a night's replays begin this far from those of another night, so that no cached reply is used
+again."""
 MOST_SOURCES = 3
 """A rule from a standing wish is tried at most at this many of the requests in which the user stated the wish."""
 CALLS_A_PAIR = 3
@@ -67,8 +68,7 @@ class TrialRunner:
     current: Candidate
     """The documents that rules are added to: the live ones with all accepted rules that are not adopted yet."""
     calls_left: Callable[[], int] | None = None
-    """A function that returns how many of the forecast calls trials may still make; None when only the spending caps
-    count."""
+    """A function that returns how many forecast calls trials may still make; None if only the spending caps count."""
     dropped: list[Dropped] = field(default_factory=list)
     """Rules that no longer fit the documents in ``current``."""
 
@@ -88,7 +88,7 @@ class TrialRunner:
     def try_at_sources(self, rules: Sequence[RuleOnTrial]) -> None:
         """With the rule of each standing wish, replay the requests that state the wish; count where the agent obeys.
 
-        Only an undecided rule without a lost pair is tried there, and only once. A spent cap ends the work. Raises
+        Only an undecided rule without a lost pair is tried there, and only once. A cap ends this. Raises
         ``FatalBackend``.
         """
         for rule in rules:
@@ -108,8 +108,7 @@ class TrialRunner:
     def _try_by_pairs(self, rules: list[RuleOnTrial], joined: list[str]) -> list[RuleOnTrial]:
         """Replay pairs for every rule, wave by wave; as soon as a rule is proven, the others are tried on top of it.
 
-        From then on all is replayed afresh, because in the pairs that proved a rule the replays without it were worse
-        than on average.
+        From then on all is replayed afresh: in the pairs that proved a rule, the replays without it were unusually bad.
         """
         known: dict[tuple[str, int], ReplayResult] = {}
         base = 0

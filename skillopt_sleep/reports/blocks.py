@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MOST_COLUMNS = 120
-"""Maximum columns of a line of text, however wide the window is."""
+"""Maximum characters of a line of text, however wide the window is."""
 
 LEAST_ELASTIC = 24
-"""Minimum columns for the table column that shrinks; in a narrower window, each row becomes a list of its cells."""
+"""Minimum characters of the table column that shrinks; in a narrower window, each row becomes a list of its cells."""
 
 INDENT = "  "
 

@@ -56,8 +56,7 @@ class ScheduledNight(Struct, frozen=True, kw_only=True):
     path: str
     """The environment variable PATH of the scheduled night."""
     lacks: tuple[str, ...] = ()
-    """Names of variables with API keys or proxies that the shell had when nights were scheduled and that a night
-    lacks."""
+    """Names of API key and proxy variables that the shell had when nights were scheduled, and that a night lacks."""
     notes: tuple[str, ...] = ()
     """Notes on programs found in another place than when the nights were scheduled."""
     problems: tuple[str, ...] = ()

@@ -39,8 +39,7 @@ TONES = {
     Ending.STOPPED: Tone.BAD,
     Ending.UNMEASURED: Tone.BAD,
 }
-"""The colour in which reports show an ending of a night: that of something good, bad or waiting; other endings have
-none."""
+"""The colour in which reports show an ending of a night: that of something good, bad or waiting; others have none."""
 
 
 class Step(Struct, frozen=True):

@@ -43,8 +43,7 @@ class Week(Struct, frozen=True, kw_only=True):
     """Number of the rules live today that were adopted in this week."""
     x: float
     y: float | None
-    """Vertical position of the week's rate of corrections in the chart, from its top; None for a week with too few
-    prompts."""
+    """Vertical position of the week's rate of corrections in the chart, from its top; None with too few prompts."""
 
     @property
     def rate(self) -> str:

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 
 MOST_BYTES = 290_000
-"""Maximum size of a page in bytes; a larger one is rendered again with fewer of the answers that each rule's tests
-gave."""
+"""Maximum size of a page in bytes; a larger one is rendered again with fewer answers for each rule."""
 MOST_PLACES = (40, 16, 6, 2, 0)
 """How many test tasks, with both answers, a page shows for each rule: the first number with which the page fits."""
 

@@ -74,8 +74,7 @@ SEALED = 3
 """Maximum number of adopted changes whose result on the sealed tasks the page shows, the latest ones."""
 
 PROBLEMS = ("MISSED", "CLOCK", "NOT RUNNING", "FAILED")
-"""How a line about a schedule begins if something is wrong with the schedule: "MISSED: 2 nights of the last
-week..."."""
+"""How a line begins that names something wrong with the schedule: "MISSED: 2 nights of the last week ..."."""
 
 SIGNAL_CODES = frozenset({129, 130, 143})
 """Exit codes of a night that a signal ended: SIGHUP, SIGINT (Ctrl-C) or SIGTERM."""

@@ -11,8 +11,7 @@ from skillopt_sleep.reports.rules import Group, RuleView, State
 from skillopt_sleep.reports.view import NightView
 
 MOST = {State.PROVEN: 3, State.UNTESTED: 3, State.SAID: 2, State.PROMISING: 1, State.WAITING: 1}
-"""For each outcome, the most of its rules shown without ``--all``; of other outcomes only the number of rules is
-shown."""
+"""For each outcome, the most of its rules shown without ``--all``; of other outcomes only the count is shown."""
 MOST_NOTES = 2
 
 

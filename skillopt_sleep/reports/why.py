@@ -67,8 +67,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     status: EditStatus
     why: str = ""
     said: str = ""
-    """How the agent kept the standing wish behind the rule: "followed where you said it; ..."; "" for any other
-    rule."""
+    """How the agent kept the standing wish behind the rule: "followed where you said it; ..."; "" for other rules."""
     trial: TrialReport | None = None
     """The trial of the rule in this night, or None when there was none."""
     improved: tuple[str, ...] = ()

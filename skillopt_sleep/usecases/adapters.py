@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 SIMULATED = "simulated"
-"""Name of the backend that imitates an agent without a model, so fixed rules mine its tasks, and none needs a
-review."""
+"""Name of the backend that imitates an agent without a model: fixed rules mine its tasks, and none needs review."""
 NOT_ISOLATED = frozenset({"handoff"})
-"""Names of backends whose answers come from an agent that also sees the user's other instructions, not the prompt
-alone."""
+"""Names of backends whose answers come from an agent that sees more than the prompt: the user's other instructions."""
 CHILDREN = "children"
 """Name of the folder in the data folder with a record of running child processes, to end those of a killed night."""
 

@@ -36,8 +36,7 @@ REWORDED = "reworded by you, so not what was tried"
 AUTO_REQUESTS = 8
 """A rule is adopted automatically only if it helped at least this many more different requests than it harmed."""
 AUTO_LENGTH = 1.5
-"""A rule is adopted automatically only if answers with it are at most this many times as long as without: judges may
-take length for quality."""
+"""How many times as long answers with a rule may be for automatic adoption: judges may take length for quality."""
 
 
 Reword = Callable[[Sequence[EditRecord]], Mapping[str, str]]
@@ -135,8 +134,7 @@ def list_live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
 def adopt_automatically(workspace: Workspace, report: NightReport) -> NightReport:
     """Adopt those rules of a night that may be adopted automatically; return the report with notes on each.
 
-    A proposal that is refused or cannot be written waits for the user. Raises ``DiskError`` if the report is not
-    stored.
+    A refused or unwritable proposal waits for the user. Raises ``DiskError`` if the report cannot be stored.
     """
     if not report.accepted:
         return report

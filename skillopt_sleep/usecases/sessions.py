@@ -151,8 +151,8 @@ def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> int:
     """Read, redact and keep the agent's steps of sessions in which the person stepped in, ``limit`` bytes at most.
 
     Returns the number of sessions whose steps were read and kept; those still to be read are ``workspace.steps.due()``.
-    Does nothing in a dry run, or when the setting ``keep_steps`` is off. For a session that cannot be read, or whose
-    file is gone, the kept steps stay; faults of a file were reported when the session was read first. Raises
+    Does nothing in a dry run, or when the setting ``keep_steps`` is off. Of a session that cannot be read, or whose
+    file is gone, the kept steps stay; a file's faults were reported when the session was read first. Raises
     ``DiskError``.
     """
     if workspace.dry_run or not workspace.settings.keep_steps:
@@ -178,8 +178,7 @@ def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> int:
 def load_steps(workspace: Workspace, source: str, path: str) -> Conversation | None:
     """Return the agent's redacted steps in a session: the kept ones, or else those in its file; None without any.
 
-    The file is also read when the session has grown since its steps were kept; these steps are not kept. Raises
-    ``DiskError``.
+    The file is also read if the session has grown since; what is read is not kept. Raises ``DiskError``.
     """
     archive = workspace.steps
     archived = archive.load(source, path)

@@ -84,8 +84,8 @@ def write_pages(workspace: Workspace, wanted: str | None = None, *, trouble: str
     """Write the page on all nights, and the pages of the latest nights that changed.
 
     Returns the path of the page of the night ``wanted``, or else of the page on all nights. A night's page is not
-    written again once the answers that it shows are deleted. Raises ``Refused`` when the project folder is gone, and
-    ``DiskError``.
+    written again once the answers it shows are deleted. Raises ``DiskError``, and ``Refused`` if the project folder is
+    gone.
     """
     from skillopt_sleep.reports.history import describe_history
     from skillopt_sleep.reports.page import render_index, render_page

@@ -127,8 +127,7 @@ def write_training_page(summary: Mapping[str, Any]) -> Path:
 def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> str:
     """Write the user's tasks and the live skill into ``folder``, to be trained on; return the text of the skill.
 
-    A run that was started in ``out_root`` keeps its files, although later nights find more tasks. Raises ``UsageError``
-    when there are no tasks.
+    A run begun in ``out_root`` keeps its files, whatever later nights find. Raises ``UsageError`` without any task.
     """
     from skillopt_sleep.mining.task_file import encode_tasks
     from skillopt_sleep.model.document import DocumentKind, read_region

@@ -123,8 +123,7 @@ def plan_try(
 ) -> TryPlan:
     """Return the plan for trying a file, with the expected calls, before the first call. Writes nothing.
 
-    Raises ``UsageError`` for a file that is missing or empty and for too few requests, and ``Refused`` for a file that
-    cannot be used.
+    Raises ``UsageError`` for a missing or empty file and for too few requests, ``Refused`` for an unusable file.
     """
     document = _read_document(path)
     other = replace(document, content=None) if against is None else _read_document(against)
