@@ -116,7 +116,7 @@ def _read_time(workspace: Workspace) -> str:
 
 
 def _guess_agent(workspace: Workspace) -> str:
-    """Return the agent that the settings name; else one on the PATH, or without such any, that has most sessions."""
+    """Return the agent that the settings name, else the installed one (any, if none is) with the most sessions."""
     from skillopt_sleep.usecases.adapters import build_sources
 
     if workspace.origins["backend"] != "default" and workspace.settings.backend in AGENT.choices:

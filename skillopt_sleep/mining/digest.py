@@ -151,7 +151,7 @@ def _attach_polls(places: Sequence[Place], last: int, cut: int) -> list[list[Ste
 
 
 def _attach_output(call: Step, before: str, later: Step) -> Step:
-    """Return a command's call with its output so far, ``before``, and what ``later``, a poll or itself, printed."""
+    """Return a command's call with its output ``before`` and what ``later`` (a poll, or the call itself) printed."""
     is_running = _RUNNING.search(later.result) is not None
     if later is call and not is_running:
         return call

@@ -150,7 +150,7 @@ _ON_WORK = frozenset(
 _SHORT = 4
 """Minimum words of a request that may make sense outside its session; a shorter one is never replayed alone."""
 _BRIEF = 12
-"""Words below which a request about a pull request cannot be replayed alone, as it does not say what is in it."""
+"""Minimum words of a request about a pull request to be replayed alone; a shorter one does not say what is in it."""
 _FIRST = 600
 """Number of characters at the beginning of a request that are read to tell what it refers to."""
 

@@ -62,7 +62,7 @@ TRIES = 2
 """Maximum number of times that a prompt is sent until its reply can be read."""
 
 TELLING = 4
-"""Number of words from which a later correction may not be repeated in a task's request: it gives the answer away."""
+"""A correction of at least this many words must not be repeated in a task's request, as it gives the answer away."""
 
 TAGS = ("session", "person", "answer")
 

@@ -36,7 +36,7 @@ FEW = 3
 """Content words from which a correction may begin a new subject; a shorter one continues the correction before it."""
 
 NEAR = 2
-"""Maximum prompts from the answer to a correction to the next correction that changes its lines and so continues it."""
+"""Number of prompts after the answer to a correction within which one that changes the same lines continues it."""
 
 ACCEPTING = 3
 """Maximum content words of a prompt that only asks to commit or push, and so accepts the work."""

@@ -223,7 +223,7 @@ UNRELATED = (
 
 
 def explain_inseparable(check: MoveCheck, rejected: Move, stood: Move) -> str:
-    """Return why a check proves nothing; "" if it fails ``rejected``, passes ``stood`` and passes no idle acts."""
+    """Return why a check proves nothing; "" if it passes ``stood``, and neither ``rejected`` nor unrelated acts."""
     bad, good = evaluate(check, rejected), evaluate(check, stood)
     if bad.standing is not Standing.BREAKS:
         return f"the check does not fail what was rejected ({bad.standing}: {bad.why})"

@@ -36,7 +36,7 @@ class Split(enum.StrEnum):
 
 
 class CheckKind(enum.StrEnum):
-    """What a check asks of an answer, such as that it contains a text or has at most so many characters."""
+    """What a check asks of an answer, such as that it contains a text or has at most 200 characters."""
 
     CONTAINS = "contains"
     NOT_CONTAINS = "not_contains"

@@ -52,7 +52,7 @@ CONTINUE = _SETS["continue"]
 POINTING = _SETS["pointing"]
 """Words that point to something said or shown before, such as "above" or "it"."""
 QUESTIONS = _SETS["questions"]
-"""First words of a question."""
+"""Words such as "why" with which a question begins."""
 REQUESTS = tuple(_WORDS["requests"])
 """Phrases such as "can you" that turn a question into a request."""
 

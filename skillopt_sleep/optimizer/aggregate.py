@@ -181,7 +181,7 @@ def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer)
 
 
 def _join_groups(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tuple[Proposal, ...]:
-    """Return the proposals with those joined that mean the same to the optimizer; each is in one group at most."""
+    """Return the proposals, with each group that the optimizer says means the same joined into one proposal."""
     place = {number: number for number in range(1, len(proposals) + 1)}
     merged: dict[int, Proposal] = dict(enumerate(proposals, start=1))
     for group in groups:

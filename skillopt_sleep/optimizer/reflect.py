@@ -350,7 +350,7 @@ def ground_edits(
 def _read_again(
     analyses: list[Analysis], rules: Mapping[str, Grounds], optimizer: Optimizer
 ) -> tuple[list[Analysis], list[AppliedEdit]]:
-    """Ask the optimizer once which sentences of the rules nobody asked for; return the analyses and these apart."""
+    """Ask the optimizer once for sentences of rules that nobody asked for; return the analyses cut, and the cuts."""
     numbers: dict[int, tuple[str, str]] = {}
     prompt = optimizer.prompt("unasked", UNASKED_SCHEMA, rules=_quote_rules(rules, numbers))
     opinion, answer = optimizer.read(prompt, _Opinion, phase="reflect")

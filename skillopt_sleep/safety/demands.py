@@ -241,7 +241,7 @@ def _split_privative(clause: str) -> tuple[str, ...]:
 
 
 def read_demand(clause: str, sentence: str = "") -> Demand:
-    """Return what a clause asks for; its ``sentence`` tells whether it is asked for this time only."""
+    """Return what a clause asks for; ``sentence``, which contains it, tells whether that is for this time only."""
     aside = _RESTRICTION.search(clause)
     before, after = _P["earlier"].search(clause), _P["later"].search(clause)
     main, side = _part(clause, aside or before or after)

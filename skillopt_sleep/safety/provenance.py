@@ -46,7 +46,7 @@ MOST_STRANGE_TERMS = 4
 LONGEST_STRANGE_CLAUSE = 1.6
 """Weight, 1 for each content word, from which a clause is rejected if the user typed no word of it."""
 REVERSED_SHARE = 0.6
-"""Share of a sentence's words which, if they come from a typed "never ..." and the "never" is lost, reverse it."""
+"""A sentence without "never" is the contrary of a typed "never ..." if this share of its words comes from there."""
 SHARED_WORDS = 2
 """Number of a rule's content words that a request must contain to be evidence for it: one may be there by chance."""
 COVERED_SHARE = 0.75

@@ -50,7 +50,7 @@ def hide_secrets(url: str) -> str:
 
 
 def choose_receiver(candidates: Collection[str], own: str) -> str:
-    """Return the possible receiver to name to the user: any but ``own``, the expected one, else that, else ""."""
+    """Return the receiver that the user should hear of: a possible one other than ``own``, else ``own``, else ""."""
     strangers = (provider for provider in candidates if provider not in {own, ""})
     return next(strangers, own if own in candidates else "")
 

@@ -65,7 +65,7 @@ class Cron:
         return ""
 
     def read_environment(self) -> Mapping[str, str]:
-        """Return the variables that a program gets from cron: those set in the crontab, and cron's own few."""
+        """Return the variables that a program gets from cron: those set in the crontab, and the few that cron sets."""
         given = {name: self.waking.env[name] for name in ("HOME", "LOGNAME", "USER") if name in self.waking.env}
         return {**given, "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin"} | read_variables(
             ["crontab", "-l"], self.waking.env

@@ -95,7 +95,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
     @property
     def shared_caps(self) -> DayCaps:
-        """How much all projects together may spend a day: as the user said, or else as much as any one of them."""
+        """How much all projects together may spend a day: as the user said, or else the highest cap of any project."""
         caps = [entry.caps for entry in self.projects] or [Caps()]
         return DayCaps(
             calls=self.day.calls or max(cap.calls for cap in caps),

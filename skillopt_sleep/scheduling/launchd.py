@@ -101,7 +101,7 @@ class Launchd:
         return ""
 
     def read_environment(self) -> Mapping[str, str]:
-        """Return the variables that launchd gives to our agent, with those set by ``launchctl setenv``."""
+        """Return the variables that launchd gives to our launchd agent, with those set by ``launchctl setenv``."""
         found = {"HOME": str(self.waking.home), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
         for name in self.waking.keys:
             try:

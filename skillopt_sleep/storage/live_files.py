@@ -1,8 +1,8 @@
 """Knows which edits are live in which of the user's files, and computes such a file without some of its edits.
 
-Nothing is subtracted. Every adoption stores the file's bytes before it and the edits it made, so an edit is taken out
-by applying all other edits again, in order, to the bytes before the first adoption. The result is exact; lines that the
-user added among the rules stay, and a rule that the user rewrote is theirs: taking it out is refused.
+No edit is subtracted from a file. Every adoption stores the file's bytes before it and the edits it made, so an edit is
+taken out by applying all other edits again, in order, to the bytes before the first adoption. The result is exact;
+lines that the user added among the rules stay, and a rule that the user rewrote is theirs: taking it out is refused.
 """
 
 from __future__ import annotations

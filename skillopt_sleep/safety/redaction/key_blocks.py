@@ -72,7 +72,7 @@ def _follow_loose(text: str, after: int, limit: int) -> int:
 
 
 def _follow_loose_back(text: str, before: int, limit: int) -> int:
-    """Return the offset where a key's lines that end before ``before`` begin, whatever is around them; else itself."""
+    """Return the offset where a key's lines that end before ``before`` begin, whatever is around; else ``before``."""
     start = before
     for line in reversed([*_P.BLOCK.finditer(text, limit, before)]):
         if start - line.end() > (APART if start < before else HEAD) or not _is_line(line[0]):

@@ -27,7 +27,7 @@ _P = Patterns("prose")
 REACH = 110
 """Characters after a word such as "password" that are searched for the password."""
 BACK = 90
-"""Characters before a word such as "password" that are searched for it: ``… is the password``."""
+"""Characters before a word such as "password" that are searched for the secret: ``… is the password``."""
 MOST_WORDS = 9
 """Maximum number of words between a word such as "password" and the password."""
 LEAST_PASSWORD, LEAST_KEY = 6, 8

@@ -140,7 +140,7 @@ class Reading(NamedTuple):
         return self._place(start), self._place(stop - 1, end=True)
 
     def replace(self, places: Sequence[tuple[int, int]], marks: Sequence[str]) -> Reading:
-        """Return the text with ``marks`` in these places, and, for each of its offsets, the offset in this text."""
+        """Return the text with ``marks`` in ``places`` as a ``Reading`` whose offsets lead back to the present text."""
         edges = [0, *itertools.chain.from_iterable(places), len(self.text)]
         pieces = [self.text[start:stop] for start, stop in itertools.pairwise(edges)]
         pieces[1::2] = marks
@@ -154,7 +154,7 @@ class Reading(NamedTuple):
 
 
 def unescape(text: str) -> Reading:
-    """Return a text with its escapes decoded, and the way back to the original.
+    """Return a text with its escapes decoded, as a ``Reading`` whose offsets lead back to the original.
 
     However deeply strings are nested, an escaped quote keeps one backslash, and so does an escaped line break.
     """
@@ -164,7 +164,7 @@ def unescape(text: str) -> Reading:
 
 
 def strip_line_marks(text: str) -> Reading:
-    """Return a text without the marks in front of its lines, such as "+ " of a diff, and the way to the original."""
+    """Return a text without marks in front of its lines, such as "+ " of a diff; offsets lead to the original."""
     return _build_reading(_MARK.split(text), text, lambda _: "\n")
 
 

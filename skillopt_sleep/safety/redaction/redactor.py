@@ -147,7 +147,7 @@ class Redactor:
         return {text: done for text, done in redacted.items() if done != text}
 
     def clean(self, value: V) -> V:
-        """Return a value with every text inside redacted, however deeply nested, or the same object without secrets."""
+        """Return a value with all texts in it redacted, however deeply nested; the same object if none has a secret."""
         changed: object = value
         if isinstance(value, str):
             changed = self.redact(value) if not isinstance(value, enum.Enum) else value

@@ -19,7 +19,7 @@ _P = Patterns("values")
 DISTINCT = 5
 """Number of different characters that a generated key exceeds; a stand-in such as "xxxx" repeats a few."""
 SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
-"""Pairs (length, average): the words of a name in a program, if it is that long, have that many letters on average.
+"""Pairs (length, average): in a name of this length in a program, words have at least this many letters on average.
 Only 1 of 200 names has shorter words, but 95 to 99 of 100 random strings do.
 """
 LONG_WORD = 20
@@ -35,7 +35,7 @@ def is_mixed(value: str) -> bool:
 
 
 def looks_made(value: str) -> bool:
-    """Return whether a value looks generated: letters and digits mixed, odd signs, or capitals as in no name."""
+    """Return whether a value looks generated: mixed letters and digits, odd signs, or capitals unlike any name's."""
     if (_P.ODD.search(value) and len(set(value)) > DISTINCT) or is_irregular(value):
         return True
     return not _P.AMOUNT.fullmatch(value) and any(
@@ -51,7 +51,7 @@ def is_random(value: str) -> bool:
 
 
 def is_irregular(value: str) -> bool:
-    """Return whether small letters, capitals and digits change as in no name: ``lxCZAIKONvV2efoUpE``."""
+    """Return whether small letters, capitals and digits alternate as in no name: ``lxCZAIKONvV2efoUpE``."""
     words = _P.CASES.findall(value)
     length = sum(map(len, words))
     return any(length >= least and length < average * len(words) for least, average in SHORTEST_WORDS)
