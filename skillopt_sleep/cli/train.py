@@ -114,7 +114,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
 
 
 def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
-    """Return the ``Recipe``, the description of a run, in a training file, changed as ``over`` and ``roles`` say."""
+    """Return the ``Recipe`` (a run's description) in a training file, with what ``over`` and ``roles`` replace."""
     if config is None and not from_nights:
         raise click.UsageError("`train` needs a CONFIG file, or --from-nights to train on your own tasks")
     for name, value in roles.items():

@@ -85,7 +85,10 @@ class Episode(Struct, frozen=True, kw_only=True):
 
 
 def split_episodes(session: Session) -> Iterator[Episode]:
-    """Yield the episodes of a session in order; choices in a dialogue and prompts of unattended runs begin none."""
+    """Yield the episodes (requests and what followed) of a session in order.
+
+    Choices in a dialogue, and prompts of unattended runs, begin none.
+    """
     draft: _Draft | None = None
     answer = ""
     for turn in session.turns:
@@ -178,7 +181,7 @@ def explain_pointing(request: str) -> str:
 
 
 def find_obstacle(episode: Episode) -> str:
-    """Return why an episode cannot become a task that is replayed without its session; "" when it can."""
+    """Return why an episode (a request and what followed) cannot be replayed without its session; "" when it can."""
     typed = strip_pasted(episode.request.prompt)
     if len(_WORD.findall(typed)) < 2:  # noqa: PLR2004  a single word is a name or a "yes"
         return "only pasted text" if len(episode.request.prompt) > len(typed) else "a single word"

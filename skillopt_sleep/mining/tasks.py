@@ -219,7 +219,7 @@ def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mi
 
 
 def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
-    """Return one task for all episodes with the same request; its reference comes from one with corrections, if any."""
+    """Return one task for all occurrences of a request; its reference comes from one with corrections, if any."""
     best = max(recurrences, key=lambda item: _rank_episode(item.episode))
     ordered = [best, *(item for item in recurrences if item is not best)]
     episode, request = best.episode, best.episode.request

@@ -271,7 +271,7 @@ def _join_block(document: Document, parts: _Parts, text: str) -> str | None:
 
 
 def _append_new_block(document: Document, text: str, block: str) -> str:
-    """Return the text with the block at its end, in such a way that ``_remove_block`` can restore the file exactly.
+    """Return the text with the block of our rules at its end, so that ``_remove_block`` can restore the file exactly.
 
     A blank line comes before the block. The block ends in a newline only if the file did, or if there was no file, so
     that a missing file can later be told from an empty one.
@@ -284,7 +284,7 @@ def _append_new_block(document: Document, text: str, block: str) -> str:
 
 
 def _remove_block(parts: _Parts) -> str | None:
-    """Return the text without the block and the blank line added with it; None if the file was made for the block."""
+    """Return the text without our block of rules and the blank line before it; None if the file was made for them."""
     before, rest = parts.before, parts.after.removeprefix("\n")
     if not before:
         return None if parts.after == "\n" else rest

@@ -223,7 +223,7 @@ UNRELATED = (
 
 
 def explain_inseparable(check: MoveCheck, rejected: Move, stood: Move) -> str:
-    """Return why a check proves nothing; "" if it passes ``stood``, and neither ``rejected`` nor unrelated acts."""
+    """Return why a check proves nothing; "" if it fails ``rejected``, passes ``stood`` and passes no unrelated act."""
     bad, good = evaluate(check, rejected), evaluate(check, stood)
     if bad.standing is not Standing.BREAKS:
         return f"the check does not fail what was rejected ({bad.standing}: {bad.why})"
@@ -325,7 +325,7 @@ class ProofState(enum.StrEnum):
 
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """Result of trying a moment's reference on known work: it should fail what was rejected and pass what stood."""
+    """Result of trying a moment's reference on known work: it should fail the rejected and pass the accepted work."""
 
     state: ProofState = ProofState.UNPROVEN
     by: str = ""

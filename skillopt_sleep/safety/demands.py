@@ -126,7 +126,7 @@ class Polarity(Struct, frozen=True):
         return bool((self.negations + (self.omits or self.intervenes)) % 2)
 
     def allows(self, other: Polarity) -> bool:
-        """Return whether a typed clause with these signs supports a clause of a rule with the signs ``other``."""
+        """Return whether a typed clause supports one of a rule with signs ``other``; "never push" none for "push"."""
         if other.concedes and not self.concedes:
             return False
         if self.complains:  # "you forgot the tests" demands tests; "why do you add comments" may demand either
@@ -205,7 +205,7 @@ class Demand(Struct, frozen=True):
     """The verb of a command in its basic form; "" for other clauses, and for common verbs such as "write"."""
 
     def widens(self, typed: Demand, said: frozenset[str], strange: int) -> bool:
-        """Return whether a clause of a rule allows more than a typed one, by leaving out a word that confines it.
+        """Return whether a clause of a rule allows more than a typed one: "you may push" than "you may push to dev".
 
         ``said`` are the typed words in the whole sentence of the rule. A word is not left out if one of its ``strange``
         words, which nobody typed, may stand for it.

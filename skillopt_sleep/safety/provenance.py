@@ -280,7 +280,7 @@ class _Typed:
         return None
 
     def _is_reordered(self, demand: Demand, typed: Demand) -> bool:
-        """Return whether a clause reverses a typed order ("before"), or demands what was only a typed condition."""
+        """Return whether a clause reverses a typed order ("test, then commit"), or demands a mere typed condition."""
 
         def share(ours: frozenset[str], theirs: frozenset[str]) -> int:
             return sum(bool(self.find_forms(term) & theirs) for term in ours)
@@ -294,7 +294,7 @@ class _Typed:
         return is_aside and not share(frozenset(demand.terms), typed.main)
 
     def _is_swapped(self, demand: Demand, typed: Demand) -> bool:
-        """Return whether two words of a typed clause have changed places around a word such as "from"."""
+        """Return whether words have changed places, as in "from dev to main" for a typed "from main to dev"."""
         for word, ours in demand.directed:
             behind = {term for other, term in typed.directed if other == word}
             moved = self.find_forms(ours)

@@ -84,7 +84,7 @@ class ClaudeSource:
 
 
 class SessionReader:
-    """Builds a session from the lines of its file, or from those after a mark; ``take`` gets each line in order."""
+    """Builds a session from the lines of its file, or those after a ``Mark``; ``take`` is given each line in order."""
 
     def __init__(self, path: str, headless: frozenset[str], mark: Mark | None = None) -> None:
         self._path = path

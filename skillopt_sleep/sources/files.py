@@ -153,7 +153,7 @@ _encode_mark = msgspec.msgpack.Encoder().encode
 
 
 def decode_mark(file: SessionFile, made_by: str) -> Mark | None:
-    """Return a file's mark; None when it has none, was rewritten, or was read by another version of the program."""
+    """Return the mark from which a file can be read on; None for none, or when the file or this program has changed."""
     try:
         mark = msgspec.msgpack.decode(file.mark, type=Mark)
         holds = mark.made_by == made_by and _hash_pieces(file.path, mark.begin, mark.end) == mark.digest
@@ -163,7 +163,7 @@ def decode_mark(file: SessionFile, made_by: str) -> Mark | None:
 
 
 def is_packed(uuid: str, seen: bytes) -> bool:
-    """Tell whether a uuid is one of those that a mark lists."""
+    """Tell whether a uuid is among those of earlier lines that a mark lists."""
     try:
         packed = _pack_uuids([uuid])
     except ValueError:

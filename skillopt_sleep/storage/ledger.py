@@ -85,7 +85,7 @@ class NightLedger:
             connection.execute("DELETE FROM replies WHERE night = ? AND role = ?", (self._night, role))
 
     def spent(self, *, whole_night: bool = False) -> Spend:
-        """Return what was spent since the caps were last granted, or in the whole night; ``seconds`` is left 0."""
+        """Return what was spent in the whole night, or since its limits last began anew; ``seconds`` stays 0."""
         first = 0 if whole_night else self._sitting
         row = self._database.rows(f"{_TOTALS} WHERE night = ? AND sitting >= ?", (self._night, first))[0]
         return Spend(calls=row["calls"], tokens=int(row["tokens"]), usd=row["usd"], unpriced=row["unpriced"])
@@ -163,7 +163,7 @@ class TrainingFolder:
     def empty_folder(self, name: str) -> str:
         """Make an empty folder for a piece of work, removing what an interrupted process left in it.
 
-        Environments read back files that they find there, and old ones might hold scores of calls that failed.
+        Training environments read back files that they find there, and old ones might hold scores of calls that failed.
         """
         path = self.folder / name
         try:
@@ -189,7 +189,7 @@ class TrainingFolder:
             connection.execute("INSERT OR REPLACE INTO stages VALUES (?, ?, ?)", (TRAINING_RUN, name, outcome))
 
     def new_allowance(self) -> None:
-        """Let the next process that resumes the run spend up to its caps once more."""
+        """Let the next process that resumes the run spend up to the run's limits once more."""
         self.keep(SITTING, str(self._read_sitting() + 1).encode())
 
     def _read_sitting(self) -> int:

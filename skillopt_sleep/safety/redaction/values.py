@@ -145,7 +145,7 @@ def _is_path(value: str) -> bool:
 
 
 def _is_stated(value: str, name: str) -> bool:
-    """Return whether a value is a secret in a place, such as an .env file, with secrets and stand-ins only."""
+    """Return whether a value is a secret in an .env file or the like, where only stand-ins ("changeme") are none."""
     return not (
         is_stand_in(value)
         or _is_path(value)
