@@ -247,8 +247,8 @@ def pair_rates(differ: float, gain: float) -> tuple[float, float]:
     """Return the chances to win a pair, and to lose it, of an edit that raises the pass rate of a task by ``gain``.
 
     ``differ`` is how often two replays without the edit differ: with chance 2p(1 - p) at pass rate p; of the two
-    solutions for p the lower one is used, because there is less to gain above it. Grades may differ more often than any
-    p explains: then half of the differing pairs are won and half lost, shifted by half of the gain.
+    solutions for p the lower one is used, because it leaves more to gain. Grades may differ more often than any p
+    explains: then half of the differing pairs are won and half lost, shifted by half of the gain.
     """
     if differ > MOST_DIFFER:
         return min((differ + gain) / 2, 1.0), max((differ - gain) / 2, 0.0)

@@ -44,7 +44,8 @@ class PartTrial(RuleTrial[TaskT]):
     ) -> None:
         """Order the tasks by the number of words they share with the part, most first.
 
-        ``touched`` maps the id of a task to that number, ``requests`` to its request; each request may win only twice.
+        ``touched`` gives this number by the id of a task, ``requests`` the task's request; each request may win only
+        twice.
         """
         super().__init__(tasks, plan, requests=requests)
         self.kept = Tally()

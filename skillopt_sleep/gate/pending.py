@@ -42,7 +42,8 @@ TOUCHED_FOR_ANOTHER = 4
 """A rule is tried on one unrelated task for this many tasks that share words with it. Unrelated tasks are few because
 their noise lowers the score more than it raises it (measured in docs/gate.md)."""
 TIES_A_REQUEST = 4
-"""A rule is not tried again on requests that it never won or lost once it has this many ties for each of them."""
+"""Once a rule has this many ties for each request that it never won or lost, it is not tried on these requests
+again."""
 GIVE_UP_AT = -4
 """The score at which a rule is dropped at the end of a night. The rule would otherwise fill a place for many nights at
 one pair each, because a round ends at ``PAUSE_AT``. Dropping a rule cannot make a wrong acceptance likelier."""
@@ -132,7 +133,8 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     wished: bool = False
     """Whether every sentence of the rule follows a standing wish that the user typed: "always", "from now on"."""
     own: tuple[int, int] = (0, 0)
-    """How many requests that the rule was written from it was tried on, and at how many of these the agent obeyed."""
+    """At how many of the requests that it was written from the rule was tried, and at how many of these it was
+    obeyed."""
 
     @property
     def rule(self) -> EditRecord:

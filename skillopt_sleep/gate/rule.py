@@ -16,7 +16,7 @@ from skillopt_sleep.gate.tally import Result, Tally
 from skillopt_sleep.model.rollout import GateMetric
 
 MIN_MEASURED_SHARE = 0.8
-"""The least share of planned pairs that must be measured for a decision: lost pairs may be the ones that matter."""
+"""The least share of planned pairs that must be measured for a decision: the missing ones may be those that matter."""
 PROMISING = 6
 """The score (wins - 2 x losses) from which a rule is shown as promising; 4.96 % of useless rules reach it by luck."""
 PROVEN = 9
@@ -39,8 +39,8 @@ GO_ON_AT = 1
 PAUSE_AT = -2
 """The score at which the trial of an edit stops for the night in the middle of a round: one loss without a win.
 
-Measured (docs/gate.md): an edit that helps as often as it harms stops after a median of six pairs instead of ten. One
-that lifts the pass rate from .3 to .7 is accepted in its first night in 77, not 82 of 100 cases, and finally as often.
+Measured (docs/gate.md): an edit that helps as often as it harms stops after a median of six pairs instead of ten. Of
+edits that lift the pass rate from .3 to .7, the first night accepts 77 % instead of 82 %, and all nights as many.
 """
 GRADED_MARGIN = 0.1
 """The difference that two graded scores (0 to 1) must exceed to count; smaller ones are the judge's inconsistency."""
@@ -177,10 +177,10 @@ def compare_scores(baseline: float, candidate: float, margin: float) -> Result:
 def decide(tally: Tally, k: int) -> Verdict:
     """Return whether a rule with this tally is accepted, rejected or undecided; ``k`` is the score that accepts it.
 
-    To be accepted, the rule must reach ``k`` and have at most ``MOST_LOSSES`` losses, even if each missing pair were a
-    loss (``doubt``, ``hidden``), and the tally's ``size`` must be ``LEAST_SIZE``. The score ``DROP`` or more losses
+    To be accepted, the rule must reach ``k`` with at most ``MOST_LOSSES`` losses, even if each missing pair were a loss
+    (``doubt``, ``hidden``), and the tally's ``size`` must reach ``LEAST_SIZE``. The score ``DROP`` or more losses
     reject it. Ask after every pair: the first answer other than "undecided" is final, and no pair may be added after
-    it.
+    that.
     """
     if tally.score <= DROP or tally.losses > MOST_LOSSES:
         return Verdict.REJECT

@@ -14,7 +14,7 @@ PHI = (1 + math.sqrt(5)) / 2
 WINS_A_REQUEST = 2
 """The most wins that one request, with its near-duplicates, may add to a rule's tally; all its losses count."""
 STAKES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""Shares of a fortune that starts at 1 and is bet on the rule in every pair; its mean end is ``Tally.size``."""
+"""Shares of a fortune, 1 at first, that are bet on the rule in every pair; ``Tally.size`` is the mean final fortune."""
 
 
 class Result(enum.StrEnum):

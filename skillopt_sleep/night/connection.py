@@ -116,6 +116,6 @@ class NightConnection:
             backend.close()
 
     def _interrupt(self) -> None:
-        """Wake calls that wait for a retry, then end the running calls."""
+        """On Ctrl-C, wake the calls that wait for a retry, then end the running calls."""
         self._clock.stop()
         self.close()

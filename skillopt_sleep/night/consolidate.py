@@ -2,7 +2,7 @@
 
 Rules accepted earlier that wait for adoption are treated as if they stood in the documents: no call is spent on
 proposing or trying them again. At the end the night scores an adopted change on the sealed tasks (those that no rule
-was learnt from or tried on), stages the proposal and estimates the noise of its measurement; none of these changes the
+was learnt from or tried on), stages the proposal and estimates how noisy replays are; none of these changes the
 verdict. An adopted change is scored only once: rules chosen by a test would end up fitted to that test.
 """
 
@@ -235,7 +235,7 @@ def _keep_undecided(rules: Sequence[RuleOnTrial]) -> tuple[list[PendingEdit], li
 
 
 class Unsealed(Struct, frozen=True, kw_only=True):
-    """Tonight's test of an adopted change on sealed tasks, unseen by any rule; ``test`` is None when none was due."""
+    """The test of an adopted change on the sealed tasks, used for nothing else; ``test`` is None if none was due."""
 
     test: SealedTest | None = None
 

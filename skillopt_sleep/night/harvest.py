@@ -37,7 +37,10 @@ class ReadFiles(Protocol):
     def __call__(
         self, source: Source, files: Sequence[SessionFile], /
     ) -> Iterator[tuple[Session | None, Sequence[Skip], bytes]]:
-        """Yield each file's redacted session (or None), the parts skipped, and the mark to read on from later."""
+        """Yield for each file its session, the parts that could not be read, and the mark from which to read on later.
+
+        The session is redacted; it is None for a file without any.
+        """
 
 
 class Window(Struct, frozen=True, kw_only=True):
@@ -341,5 +344,5 @@ def _list_notes(proved: Proved) -> Iterable[str]:
 
 
 def pin_unproven(task: TaskRecord) -> TaskRecord:
-    """Return the task, for training only if its reference is not proven to tell a good answer from a bad one."""
+    """Return the task, kept for training if its reference is not proven to tell a good answer from a bad one."""
     return task if may_vote(task) else replace(task, split=Split.TRAIN)

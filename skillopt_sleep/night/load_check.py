@@ -42,7 +42,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
     candidate: Candidate | None = None
     """The proposed documents after unread rules moved from the skill to memory; None when no rule moved."""
     moved: tuple[AppliedEdit, ...] = ()
-    """Every edit of the proposal as it stands in ``candidate``; empty when no rule moved."""
+    """All edits of the proposal, each with the document that it is in now; empty when no rule moved."""
     stale: int = 0
     """The number of replays in a copy of the project that lacked uncommitted edits of the session."""
 

@@ -89,7 +89,7 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
 
 
 class NightPlan(Struct, frozen=True, kw_only=True):
-    """Everything decided before a night begins; two nights with equal fingerprints are the same work."""
+    """What is decided before a night begins; an interrupted night is resumed by a plan with the same fingerprint."""
 
     project: str
     """The absolute path of the project folder that the night belongs to."""
@@ -102,8 +102,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     split: SplitPlan = SplitPlan()
     step: ConsolidatePlan = ConsolidatePlan()
     asked: int = 0
-    """The score from the settings at which a rule is promising; nights of earlier versions may use a higher
-    ``step.k``."""
+    """The score from the settings at which a rule is promising; a night begun by an old version may use another one."""
     manner: Manner = Manner()
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()

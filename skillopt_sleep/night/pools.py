@@ -29,8 +29,7 @@ MOST_NEEDED = 6
 """The requests, with two wins each, that bring a rule to the score 12, which proves a rule written from one request;
 the score 9, enough for a rule written from several, takes 5."""
 TAUGHT = 2
-"""How many requests with one lesson are at least kept to train on: a rule written from two needs the score 9, not
-12."""
+"""How many requests with one lesson are at least kept to train on: a rule written from two needs the score 9 only."""
 LEAST_SHARED = 2
 """Two corrections teach one lesson if they share at least this many words, and over half of the shorter one's words."""
 
@@ -271,7 +270,7 @@ def _recall_past(
 
 
 def _find_sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
-    """Return the groups sealed for the test: unused ones, chosen by a hash of the name, so that each night agrees."""
+    """Return the groups sealed for the test: unused ones, chosen by a hash of their name, the same in every night."""
     names = {group_of(task) for task in archive}
     if len(names) < MIN_GROUPS_FOR_TEST:
         return frozenset()
@@ -280,7 +279,7 @@ def _find_sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
 
 
 def _take_groups(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
-    """Return the tasks of whole groups, in order, skipping any beyond ``most`` tasks; only a first one is cut."""
+    """Return tasks of whole groups in order, up to ``most``; one that does not fit is left out or, if first, cut."""
     pool: list[TaskRecord] = []
     for group in groups:
         if len(pool) + len(group) <= most:

@@ -68,7 +68,7 @@ def propose_rules(
     night: str,
     on: Base,
 ) -> tuple[DocumentStep, list[PendingEdit]]:
-    """Replay the training tasks and let models propose rules for one document; return a record of this, and the rules.
+    """Replay the training tasks and let models propose rules for one document; return a record, and the new rules.
 
     Where rules seem to cover every correction, one task is replayed first; if it passes, nothing is proposed. Raises
     ``FatalBackend`` and ``BudgetSpent``.

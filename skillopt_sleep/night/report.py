@@ -35,11 +35,11 @@ class Adopted(Struct, frozen=True, kw_only=True):
 
 
 class SealedTest(Struct, frozen=True, kw_only=True):
-    """The result of an adopted change on the sealed tasks, unseen by any rule; scored once, no verdict depends on it.
+    """The result of an adopted change on the sealed tasks, which are used for nothing else; it is scored once.
 
     ``before`` and ``after`` are mean scores without and with the change. ``change`` is the night that proposed it,
     ``night`` the one that scored it, ``attempts`` counts the nights that tried. ``why`` says why it could not be
-    scored, "" when it was.
+    scored, "" when it was. No verdict depends on this test.
     """
 
     change: str

@@ -28,8 +28,7 @@ SAMPLES_PER_BASE = 100
 """Each replay of a task has a number, under which its reply is cached. The numbers rise by this much when a proven rule
 joins the base, so that all is replayed anew: the replays that proved the rule are too good on average."""
 SAMPLES_PER_NIGHT = 1000
-"""The numbers of a night's replays begin this far from those of another night, so that no cached reply is used
-again."""
+"""The numbers of a night's replays begin this far from those of another night, so that no cached reply is reused."""
 MOST_SOURCES = 3
 """A rule from a standing wish is tried at most at this many of the requests in which the user stated the wish."""
 CALLS_A_PAIR = 3
@@ -88,8 +87,7 @@ class TrialRunner:
     def try_at_sources(self, rules: Sequence[RuleOnTrial]) -> None:
         """With the rule of each standing wish, replay the requests that state the wish; count where the agent obeys.
 
-        Only an undecided rule without a lost pair is tried there, and only once. A cap ends this. Raises
-        ``FatalBackend``.
+        Only an undecided rule without a lost pair is tried there, once. A spent cap ends this. Raises ``FatalBackend``.
         """
         for rule in rules:
             tally = rule.trial.tally if rule.trial else None
@@ -234,7 +232,7 @@ def count_own_calls(lives: Sequence[PendingEdit], pools: Pools) -> int:
 
 
 def find_base(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base:
-    """Return the conditions of tonight's measurements: documents, models, gate metric, replay mode and scope."""
+    """Return the conditions of tonight's measurements: documents, models, metric, replay mode, one project or all."""
     mixed = plan.gate_metric is GateMetric.MIXED
     target, optimizer = plan.answered_by
     return Base(

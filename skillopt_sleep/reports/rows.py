@@ -169,7 +169,7 @@ def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | Non
 
 
 def keep_relevant(said: Sequence[str], rule: str) -> tuple[str, ...]:
-    """Return the words that share a term with a rule, or all when none do; the rule's example does not count."""
+    """Return the sayings that share a term with a rule, or all if none do; terms in the rule's example do not count."""
     from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` compares no texts
 
     wanted = find_heavy(_EXAMPLE.sub("", rule))

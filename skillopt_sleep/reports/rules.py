@@ -211,7 +211,7 @@ def _clip_rule(text: str) -> str:
 
 
 def _list_quotes(edit: EditRecord, report: NightReport, *, wishes_first: bool) -> tuple[Quote, ...]:
-    """Return the person's words behind a rule; words that share no term with the rule are used only if none does."""
+    """Return quotes of the corrections behind a rule; those that share no term with the rule only if none does."""
     named = [label for label in report.tasks if label.id in edit.task_ids]
     words = dict.fromkeys(said for label in named for said in label.words)
     about = keep_relevant(tuple(words), f"{edit.text} {edit.anchor}")

@@ -348,7 +348,7 @@ def _list_proposals(workspace: Workspace, nights: Collection[str]) -> list[str]:
 
 
 def _list_reports(workspace: Workspace, nights: Collection[str]) -> list[str]:
-    """Return a line for each report made from the sessions, and for each unfinished night, which keeps its answers."""
+    """Return a line for each report made from the sessions and each unfinished night: these still quote sessions."""
     rows = workspace.database.rows("SELECT id, project, state FROM nights ORDER BY started_at")
     lines = []
     for row in rows:
