@@ -55,7 +55,7 @@ def show_command(night: str | None, in_browser: bool, everything: bool, as_json:
     import msgspec
 
     from skillopt_sleep.reports.page import render_report
-    from skillopt_sleep.usecases.status import load_view, read_report, write_pages
+    from skillopt_sleep.usecases.status import find_earlier_proposal, load_view, read_report, write_pages
 
     workspace = open_workspace(flags)
     report = read_report(workspace, night)
@@ -74,7 +74,7 @@ def show_command(night: str | None, in_browser: bool, everything: bool, as_json:
         view, place = load_view(workspace, report), list_place_arguments(flags)
         print_page(describe_screen(view, program=get_program_name(), place=place, everything=everything))
     else:
-        click.echo(render_report(report), nl=False)
+        click.echo(render_report(report, earlier=find_earlier_proposal(workspace, report)), nl=False)
 
 
 @click.command("insights")

@@ -33,7 +33,7 @@ class Tried(Struct, frozen=True, kw_only=True):
     night: str
     """The night that first tried the rule."""
     k: int
-    """The score (wins minus twice the losses) at which the rule counts as proven."""
+    """The lowest score (wins minus twice the losses) that ever proved the rule; it falls with a second request."""
     verdict: Verdict
     """The latest verdict on the rule."""
 

@@ -205,6 +205,8 @@ class RuleTrial(Generic[TaskT]):
             return f"no pair tonight: {self.cut}{needs}"
         if not self.tasks:
             return f"tonight's validation tasks wrote it, or share no word with it{needs}"
+        if self.choose_next():
+            return f"the calls expected for tonight ended before its turn{needs}"
         return f"tonight's requests have counted twice for it already{needs}"
 
     @property

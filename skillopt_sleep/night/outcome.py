@@ -121,7 +121,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return tuple(
             Tried(id=step.id, night=step.since or night, k=step.trial.k, verdict=step.decision.verdict)
             for step in self.steps
-            if step.trial is not None and step.trial.k is not None and (step.decision.pairs or not step.since)
+            if step.trial is not None and step.trial.k is not None and step.decision.pairs
         )
 
     def list_closed(self, night: str) -> tuple[ClosedEdit, ...]:

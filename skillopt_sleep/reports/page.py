@@ -45,9 +45,10 @@ MOST_PLACES = (40, 16, 6, 2, 0)
 """How many test tasks, with both answers, a page shows for each rule: the first number with which the page fits."""
 
 
-def render_report(report: NightReport) -> str:
-    """Return the contents of ``report.md``, with a final newline."""
-    return str(_open_templates("md").get_template("report.md").render(night=describe_night(report), phases=PHASES))
+def render_report(report: NightReport, *, earlier: str = "") -> str:
+    """Return the contents of ``report.md``; ``earlier`` is an earlier night whose proposal still waits, or ""."""
+    night = describe_night(report, earlier=earlier)
+    return str(_open_templates("md").get_template("report.md").render(night=night, phases=PHASES))
 
 
 def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:

@@ -48,6 +48,8 @@ class Status(Struct, frozen=True, kw_only=True):
     """Nights whose proposal can still be adopted."""
     adopted: tuple[str, ...] = ()
     """Nights that are adopted and can be reverted."""
+    reverted: tuple[str, ...] = ()
+    """Nights that were adopted and taken out again."""
     waiting: int = 0
     """Number of sessions in the inbox that no night has read."""
     fresh: int = 0
@@ -103,6 +105,8 @@ def _row(night: NightReport, status: Status) -> tuple[Cell, ...]:
     proposal = Line(f"{rules} closed", Tone.QUIET) if night.proposal else ""
     if night.night in status.adopted:
         proposal = Line(f"{rules} adopted", Tone.GOOD)
+    elif night.night in status.reverted:
+        proposal = Line(f"{rules} reverted", Tone.QUIET)
     elif night.night in status.proposals:
         proposal = Line(f"{rules} {'waits' if len(night.applied_edits) == 1 else 'wait'}", Tone.WAITING)
     ended = f"stopped: {headline.title}" if headline.ending is Ending.STOPPED else headline.ending.lower()

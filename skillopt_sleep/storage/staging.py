@@ -189,9 +189,19 @@ class ProposalStaging:
         )
 
     def waiting(self) -> tuple[Proposal, ...]:
-        """Return the proposals that can be adopted: the user's files are still as the night read them; latest first."""
-        staged = [proposal for proposal in self.proposals() if proposal.status is ProposalStatus.STAGED]
-        return tuple(proposal for proposal in staged if all(map(_is_base_unchanged, proposal.manifest.documents)))
+        """Return the proposals that can be adopted: the user's files are still as the night read them; latest first.
+
+        A proposal whose edits are all in a later one does not wait any more, whatever became of the later one.
+        """
+        found: list[Proposal] = []
+        later: set[str] = set()
+        for proposal in self.proposals():
+            documents = proposal.manifest.documents
+            own = {edit.id for document in documents for edit in document.edits}
+            is_open = proposal.status is ProposalStatus.STAGED and (not own or not own <= later)
+            found += [proposal] if is_open and all(map(_is_base_unchanged, documents)) else []
+            later |= own
+        return tuple(found)
 
     def live_nights(self) -> tuple[str, ...]:
         """Return the nights of which an edit is live in this project, the latest adopted first."""

@@ -229,7 +229,7 @@ def _find_night(
     """Return the night that ``adopt`` without a name means: the latest with ``edits``, or with a waiting proposal."""
     staging = workspace.staging
     if not undecided:
-        proposals = staging.proposals() if edits else staging.waiting() or staging.proposals()
+        proposals = staging.proposals() if edits else staging.waiting() or staging.proposals()[:1]
         for proposal in proposals:
             documents = proposal.manifest.documents
             known = {edit.id for document in documents for edit in document.edits}

@@ -57,6 +57,7 @@ def read_status(workspace: Workspace) -> Status:
         nights=nights,
         proposals=tuple(proposal.manifest.night for proposal in workspace.staging.waiting()),
         adopted=workspace.staging.live_nights(),
+        reverted=tuple(night for night, how in _list_statuses(workspace).items() if how == ProposalStatus.REVERTED),
         waiting=count_waiting(workspace),
         fresh=len(workspace.archive.fresh(workspace.scope)),
         pending=tuple(map(PendingReport.of, workspace.trials.pending(project))),

@@ -75,6 +75,15 @@ def test_adopt_and_revert_are_byte_exact(cli, mira, night, live):
     done = cli("revert", *mira.places)
     assert (done.code, done.err) == (0, "")
     assert live() == before
+    assert "2 rules reverted" in cli("status", *mira.places).out
+
+
+def test_report_of_a_later_night_names_the_change_that_waits(cli, mira, night):
+    """Also where the report goes into a pipe, as it does for an agent that runs the command."""
+    assert cli(*mira.arguments("run", "--json")).json["spend"]["calls"] <= 3
+    said = cli("show", *mira.places).out
+    assert "A change of an earlier night still waits for you." in said
+    assert f"skillopt-sleep adopt {night['night']}" in said
 
 
 def test_json_names_each_changed_file(cli, mira, night):

@@ -236,6 +236,15 @@ def test_undecided_edit_gets_a_pair_the_next_night(begun, new, seed, most):
     assert after.tally.pairs > pending[0].tally.pairs
 
 
+def test_rule_that_the_expected_calls_did_not_reach_says_so():
+    """It was not tried: it waits for the next night, and no account counts it."""
+    outcome = night(1, models(edit()), calls_left=lambda: 0)
+    (step,) = (step for step in outcome.steps if step.id)
+    assert step.decision.why == "the calls expected for tonight ended before its turn; 12 more wins would decide"
+    assert len(outcome.pending) == 1
+    assert outcome.list_tried("n1") == ()
+
+
 def test_task_file_of_what_wrote_an_edit_does_not_decide_on_it(tmp_path):
     """The same words do not judge the edit that they wrote, even under other ids and groups."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)

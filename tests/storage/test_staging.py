@@ -146,8 +146,9 @@ def test_diff_that_git_applies(tmp_path, before, after):
 
 
 def test_waiting_proposals(project):
-    """A proposal waits while it is staged and its live files are as the night saw them and can be read."""
-    project.stage("n1", edit("append", "a"))
+    """A proposal waits while it is staged, its live files are as it found them, and no later one holds all of it."""
+    project.stage("n0", edit("append", "c"))
+    project.stage("n1", edit("append", "c"), edit("append", "a"))
     project.stage("n2", edit("append", "b"))
     assert [proposal.manifest.night for proposal in project.staging.waiting()] == ["n2", "n1"]
     project.memory.mkdir()

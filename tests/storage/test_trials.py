@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.account import Tried
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
-from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.gate.rule import Verdict, exact_error
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
@@ -58,6 +58,14 @@ def test_each_life_is_counted_and_none_overwrites_another(database):
     account = store.account("/p")
     assert (account.tried, account.accepted) == (2, 1)
     assert account.by_chance == pytest.approx(2 * 0.0496, abs=1e-3)
+
+
+def test_rule_that_gains_a_request_is_charged_at_the_lower_score(database):
+    """From the night on that 9 proves it instead of 12, luck proves it more often, and the account says so."""
+    store = TrialStore(database)
+    for k, verdict in ((12, Verdict.UNDECIDED), (9, Verdict.ACCEPT)):
+        store.conclude("/p", [], [replace(tried("a", "n1", verdict), k=k)])
+    assert store.account("/p").by_chance == pytest.approx(exact_error(9), abs=1e-4)
 
 
 def test_account_of_an_earlier_version_still_counts(database):
