@@ -201,5 +201,6 @@ def test_night_without_anything_new_has_the_account_too(tmp_path):
     report = run_night(workspace, plan_night(workspace))
     assert report.night != before.night
     assert before.pending
-    assert report.account == before.account
+    assert report.account == workspace.trials.account(str(person.project))
+    assert report.account.tried >= before.account.tried > 0
     assert [each.rules for each in report.pending] == [each.rules for each in before.pending]
