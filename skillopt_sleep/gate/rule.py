@@ -231,8 +231,9 @@ def describe_needs(tally: Tally, k: int) -> str:
 def explain_unmeasured(tally: Tally, k: int, *, planned: int, measured: int) -> str | None:
     """Return a sentence on why missing pairs leave a rule undecided for now, or None when they do not.
 
-    ``planned`` pairs were replayed tonight, ``measured`` of them came back with both scores. If enough did, missing
-    results matter only where the score would accept the rule, but the losses they may hide would not allow it.
+    ``planned`` pairs were replayed tonight, ``measured`` of them came back with both scores. Too few of these always
+    leave it undecided; otherwise missing results do so only if the rule would be accepted but for the losses they may
+    hide.
     """
     if measured < MIN_MEASURED_SHARE * planned:
         return f"only {measured} of {planned} validation pairs could be measured"

@@ -314,7 +314,7 @@ def _confirm_losses(
 
 
 def _decide(rows: Sequence[PairRow], tally: Tally, plan: PairedPlan, *, nothing: str) -> Decision:
-    """Return the gate's decision on the pairs of all nights so far; ``nothing`` is its reason without pairs tonight.
+    """Return the gate's decision on the pairs of all nights so far; without a pair tonight, its reason is ``nothing``.
 
     A reject is valid however few pairs were measured: the losses are real, and dropping an edit can only lower the
     chance that a useless one is accepted.

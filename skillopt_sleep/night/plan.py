@@ -116,7 +116,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     """Whether agent, model or replay mode differ from the last night's, so that all tasks count as unused (fresh)."""
     account: Account = Account()
     adopted: Adopted | None = None
-    """The adopted change that waits for its test on the sealed tasks."""
+    """The adopted change that waits for its test on the sealed tasks, which are used for nothing else."""
     audit: NoiseReport = NoiseReport()
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()

@@ -115,10 +115,10 @@ class Trials(Protocol):
         """Return how often the answer shown to a judge first, and the one shown second, won a pair, over all nights."""
 
     def attempt(self, project: str, change: str, night: str) -> int:
-        """Count a night's attempt at the sealed test of an adopted change; return how many nights have tried."""
+        """Count a night's attempt to test an adopted change on the sealed tasks; return how many nights have tried."""
 
     def scored(self, project: str, test: SealedTest) -> None:
-        """Store the result of a sealed test; the adopted change is never scored again."""
+        """Store an adopted change's result on the sealed tasks; the change is never scored again."""
 
 
 class Outcome(Protocol):

@@ -31,7 +31,7 @@ def paired_trials(report: NightReport, *verdicts: Verdict) -> tuple[TrialReport,
 
 
 def describe_trial(trial: TrialReport) -> str:
-    """Return a trial decided by pairs as one line: wins and losses over all nights, and the verdict; no full stop."""
+    """Return a trial decided by pairs as a line without full stop: wins and losses of all nights, and the verdict."""
     k, decision = trial.k or 0, trial.decision
     since = f" since night {plain(trial.since)}" if trial.since else ""
     tally = f"{Tally(wins=decision.wins, losses=decision.losses, ties=trial.ties or 0).in_words}{since}"
@@ -181,7 +181,7 @@ def describe_position(audit: NoiseReport) -> str:
 
 
 def describe_sealed(test: SealedTest) -> str:
-    """Return the result of an adopted change on the sealed tasks, or why it could not be scored yet."""
+    """Return the result of an adopted change on the sealed tasks (used for nothing else), or why it has none yet."""
     what = f"The change of night {plain(test.change)}"
     if test.why:
         so_far = f"; {number(test.attempts, 'try', 'tries')} so far" if test.attempts else ""

@@ -169,7 +169,7 @@ def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | Non
 
 
 def keep_relevant(said: Sequence[str], rule: str) -> tuple[str, ...]:
-    """Return the sayings that share a term with a rule, or all if none do; terms in the rule's example do not count."""
+    """Return the person's words that share a term with a rule, or all if none do; the rule's example does not count."""
     from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` compares no texts
 
     wanted = find_heavy(_EXAMPLE.sub("", rule))

@@ -59,7 +59,7 @@ class Status(Struct, frozen=True, kw_only=True):
     account: Account = Account()
     """How many rules were tried and proven so far, and how many of these luck may explain."""
     sealed: tuple[SealedTest, ...] = ()
-    """Results of adopted changes on the sealed tasks, the latest first."""
+    """Results of adopted changes on the sealed tasks, which are used for nothing else; the latest first."""
     running: bool = False
     failure: Failure | None = None
     """The reason why the last nights failed, or None when the last night did not fail."""
@@ -73,7 +73,7 @@ NIGHTS, PENDING = 5, 3
 """Maximum nights and undecided changes that ``status`` shows without ``--all``."""
 
 SEALED = 3
-"""Maximum number of adopted changes whose result on the sealed tasks the page shows, the latest ones."""
+"""Maximum number of adopted changes whose result on sealed tasks (used for nothing else) the page shows, the latest."""
 
 PROBLEMS = ("MISSED", "CLOCK", "NOT RUNNING", "FAILED")
 """How a line begins that names something wrong with the schedule: "MISSED: 2 nights of the last week ..."."""

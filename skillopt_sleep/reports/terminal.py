@@ -47,7 +47,7 @@ def describe_screen(
 
 
 def _complete(command: str, program: str, place: str, again: Sequence[str]) -> str:
-    """Return a shown command as the user has to type it here.
+    """Return a shown command as the user has to type it here, so that it finds this night.
 
     A ``run`` gets those options of this run (``again``) that it lacks; any other command gets the options ``place``.
     """
@@ -85,7 +85,7 @@ def _describe_rule(rule: RuleView, adopt: str, *, everything: bool) -> Iterator[
 
 
 def _list_tests(night: NightView) -> Iterator[Part]:
-    """Yield a line on each comparison of means, and the requests that came out better or worse with the change."""
+    """Yield a line on each trial decided by mean scores, and the requests that came out better or worse in trials."""
     yield from night.trials
     rows = [row for row in night.tasks if row.outcome not in {Outcome.SAME, Outcome.UNMEASURED}]
     if rows:

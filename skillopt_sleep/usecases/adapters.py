@@ -100,7 +100,7 @@ def probe_backends(workspace: Workspace) -> tuple[BackendHealth, ...]:
 
 
 def get_night_caps(workspace: Workspace) -> Caps:
-    """Return the caps of one night."""
+    """Return the spending caps of one night: calls, tokens, dollars and minutes."""
     settings = workspace.settings
     return Caps(
         calls=settings.max_calls, tokens=settings.max_tokens, usd=settings.max_usd, minutes=settings.max_minutes

@@ -164,7 +164,7 @@ def adopt_automatically(workspace: Workspace, report: NightReport) -> NightRepor
 
 
 def find_objection(report: NightReport, *, isolated: bool = True) -> str:
-    """Return why nothing of a night may be adopted automatically; "" when single rules may be.
+    """Return why nothing of a night may be adopted automatically; "" when its rules are to be examined one by one.
 
     ``isolated`` means that the replays could not see the user's other instructions.
     """
@@ -188,7 +188,7 @@ def find_trial_objection(trial: TrialReport) -> str:
 
 
 def _list_objections(report: NightReport, *, isolated: bool) -> Iterator[str]:
-    """Yield reasons why nothing of this night may be adopted automatically, the gravest first; "" means none."""
+    """Yield reasons why nothing of this night may be adopted automatically, the gravest first, or "" for none."""
     replay = report.replay
     if not report.accepted or report.proposal is None:
         yield "nothing was accepted"

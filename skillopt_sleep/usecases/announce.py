@@ -179,8 +179,8 @@ MOST_WORDS = 240
 
 
 SILENCE = timedelta(hours=50)
-"""Time after a night was due, without a sign of any night, after which the person is told: two more nights, as a
-computer that slept over a weekend has caught up by then."""
+"""How long after a due night no night may have begun before the person is told: two more nights, as a computer that
+slept over a weekend has caught up by then."""
 
 
 class Message(Struct, frozen=True, order=True):
@@ -248,7 +248,7 @@ def notify_desktop(workspace: Workspace) -> None:
 
 
 def _build_notification(env: Mapping[str, str], text: str) -> list[str]:
-    """Return the command that shows a desktop notification; [] when there is none. PowerShell is untested."""
+    """Return the command that shows a desktop notification, [] when there is none; the one for Windows is untested."""
     path = env.get("PATH", "")
     encoded = base64.b64encode(text.encode()).decode()  # quotes of any kind would end a string of PowerShell
     script = (

@@ -187,8 +187,8 @@ def find_shared_memory(file: Path, memories: Sequence[Path]) -> Path:
 def count_sessions(workspace: Workspace) -> Counter[str]:
     """Return the number of sessions in scope for each source (agent) that the settings name.
 
-    Sessions of a source that was never harvested are read, but not stored. If only one source has session files, they
-    are not read: it counts as one session.
+    Sessions of a source that was never harvested are read, but not stored. If only one source has session files, none
+    is read, and that source counts as having one session.
     """
     sources = build_sources(workspace)
     known, counts = _read_archived(workspace, sources)

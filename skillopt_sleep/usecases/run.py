@@ -195,7 +195,7 @@ def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = 
 
 
 def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ...]:
-    """Return tasks for the A/A test, as many as a night tests on: validation tasks first, and none that are sealed."""
+    """Return tasks for the A/A test, as many as a night tests on: validation tasks first, and no sealed test task."""
     from skillopt_sleep.mining.tasks import group_tasks
     from skillopt_sleep.night.pools import split_tasks
 

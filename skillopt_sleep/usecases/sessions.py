@@ -37,7 +37,7 @@ def read_files(workspace: Workspace, source: Source, files: Sequence[SessionFile
 
 
 def file_sessions(workspace: Workspace) -> Filed:
-    """Store what is new in all session files in the inbox, without secrets, and some of the agent's unread steps."""
+    """Store what is new in all session files in the inbox, without secrets, and the agent's steps of some sessions."""
     filed = file_into(build_sources(workspace), workspace.inbox, partial(read_files, workspace))
     keep_steps(workspace)
     return filed

@@ -112,7 +112,7 @@ def build_trainer(workspace: Workspace, recipe: Recipe, *, progress: TrainProgre
 
 
 def write_training_page(summary: Mapping[str, Any]) -> Path:
-    """Write ``report.html`` and ``curve.svg`` into the folder of a finished run; return the page."""
+    """Write ``report.html`` and ``curve.svg`` into the folder of a finished run; return the path of the page."""
     from skillopt_sleep.reports.page import render_training
     from skillopt_sleep.storage.files import write_atomic
 
@@ -226,7 +226,7 @@ def name_evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: 
 
 
 def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:
-    """Run an evaluation, replies stored in ``folder``; ``max_calls`` replaces its cap. Raises as ``evaluate`` does."""
+    """Run an evaluation, with its replies in ``folder``; ``max_calls`` replaces its cap. Raises as ``evaluate``."""
     from skillopt_sleep.storage.ledger import open_training_folder
     from skillopt_sleep.train.evaluate import evaluate
 

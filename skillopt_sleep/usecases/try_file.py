@@ -243,7 +243,7 @@ def _read_document(path: Path) -> Document:
 
 
 def _choose_requests(workspace: Workspace, night: NightPlan, limit: int) -> tuple[TaskRecord, ...]:
-    """Return one task of each request, latest first, without sealed tasks and those whose judge is missing.
+    """Return one task of each request, latest first, without sealed test tasks and tasks whose judge is missing.
 
     Raises ``UsageError`` when there are too few requests to show anything.
     """
