@@ -127,7 +127,7 @@ class Action(Struct, frozen=True, kw_only=True):
 
     @property
     def is_commitment(self) -> bool:
-        """Whether the step said or changed something, to which a person may object; not so for one that only reads."""
+        """Whether the agent said or changed something, to which a person may object, and did not just look around."""
         return self.kind in (ActionKind.SAID, ActionKind.CHANGED)
 
 

@@ -21,7 +21,7 @@ HABIT_RUNS, HABIT_SESSIONS = 3, 2
 
 _CD = re.compile(r"cd (?P<quote>['\"]?)(?P<path>[^'\"&;|]+?)(?P=quote)\s*(?:&&|;)\s*(?P<rest>.+)", re.DOTALL)
 _OUTPUT = re.compile(r"\s*(?:2>&1|\|\s*(?:tail|head|cat|tee)\b[^|&;]*|>\s*/dev/null)\s*\Z")
-"""Matches what only shortens a command's output, such as "| tail -5" at its end, and hides its exit status."""
+"""Matches the end of a command, such as "| tail -5", that shortens its output, but also hides its exit status."""
 _ASSIGNMENT = re.compile(r"\A(?:\w+=\S*\s+)+")
 _WORD = re.compile(r"[\w./+-]+")
 _KEPT_OR_SPACES = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\]+|(?P<spaces>[ \t]+)""")
@@ -92,7 +92,7 @@ def command_id(line: str) -> str:
 
 
 def collapse_spaces(line: str) -> str:
-    """Return a command with single spaces between its words, or unchanged if only a shell could tell its words."""
+    """Return a command with single spaces between its words; unchanged if quoting is nested, as in "$(...)"."""
     text = line.strip()
     if _NESTED.search(text):
         return text

@@ -82,7 +82,7 @@ class _Piece:
 
 
 def find_cut(places: Sequence[Place], moment: Moment) -> tuple[int, int]:
-    """Return the index of a moment's turn, and the number of the step before which a replay resumes (0: the first).
+    """Return the index of a moment's turn, and the number of its step before which a replay resumes, from 0.
 
     Raises ``CutNotFound`` when the session no longer contains them.
     """
@@ -246,7 +246,7 @@ class _Layout:
         return cut_text(text, int(self._all * share))
 
     def _grow(self, pieces: Sequence[_Piece], *, level: int = WHOLE, room: int | None = None) -> None:
-        """Show each item of the digest, in order, as long as there is room: in full, or at most at length ``level``."""
+        """Show these items, in order, each in full (or in the length ``level`` at most), as far as there is room."""
         room = self._room if room is None else min(room, self._room)
         for piece in pieces:
             for wanted in range(level, piece.level, -1):

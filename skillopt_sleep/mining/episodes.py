@@ -134,7 +134,7 @@ _POLITE = re.compile(
 )
 """Matches greetings and courtesies at the beginning of a request."""
 _EARLY = frozenset("it this these those them they es das dies cela esto eso".split())  # noqa: SIM905
-"""Pronouns that, among the first words of a request, refer to something outside of it: nothing is named yet."""
+"""Pronouns such as "it" that, among a request's first words, must refer to something said before the request."""
 _COMPOUND = frozenset("message messages title description note notes heading subject name text wording".split())  # noqa: SIM905
 """Nouns that make a verb before them part of a name and no order, as "message" does in "commit message"."""
 _ON_WORK = frozenset(

@@ -34,10 +34,10 @@ from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.prompts import render
 
 WINDOW = 7
-"""Number of turns before a correction in which the step that it is about is searched for."""
+"""Number of turns before a correction in which the wrong step is searched for."""
 
 TYPED, PASTED = 1.0, 0.3
-"""Weight, when finding the wrong step, of a correction's word that the person typed, and of one in pasted text."""
+"""Weights of a correction's words in the search for the wrong step: of those typed, and of those in pasted text."""
 
 NEAR_BEST = 0.6
 """Share of the best step's score (match with a correction) that a change needs to be taken as the wrong step."""

@@ -144,7 +144,7 @@ def find_recurring_requests(sessions: Sequence[Session]) -> tuple[Recurring, ...
 
 
 def _join_parts(sessions: Sequence[Session]) -> Iterator[Session]:
-    """Yield each session as one; a session that was resumed or copied is stored in several parts."""
+    """Yield each session once, with its parts joined: one that was resumed or copied is stored in several."""
     parts: dict[tuple[str, str], list[Session]] = {}
     for session in sessions:
         parts.setdefault(_name_session(session), []).append(session)

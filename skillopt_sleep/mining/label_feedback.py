@@ -81,7 +81,7 @@ class _Reply(Struct, frozen=True, kw_only=True):
 
 
 def list_open(session: Session, labelled: Collection[str] = ()) -> Iterator[OpenPrompt]:
-    """Yield the prompts after an answer that are not ``labelled`` and in which no known phrase shows feedback."""
+    """Yield the prompts that follow an answer, have no label yet, and show no feedback by any known phrase."""
     answer = answered = ""
     for turn in session.turns:
         is_open = turn.feedback is Feedback.NEITHER and not turn.kind.weak and turn.id not in labelled

@@ -33,10 +33,10 @@ from skillopt_sleep.model.session import Conversation, Feedback, PromptKind, Ses
 from skillopt_sleep.model.text import HOUSEKEEPING, sha256
 
 FEW = 3
-"""Content words from which a correction may begin a new subject; a shorter one continues the correction before it."""
+"""Number of content words from which a correction may begin a new subject; a shorter one continues the last one."""
 
 NEAR = 2
-"""Number of prompts after the answer to a correction within which one that changes the same lines continues it."""
+"""A correction at most so many prompts after the answer to another one continues it if it changes the same lines."""
 
 ACCEPTING = 3
 """Maximum content words of a prompt that only asks to commit or push, and so accepts the work."""
@@ -196,7 +196,7 @@ def _link_chains(places: Sequence[Place], corrections: Sequence[_Candidate]) -> 
 
 
 def _is_next_link(places: Sequence[Place], link: _Candidate, candidate: _Candidate) -> bool:
-    """Return whether a correction continues the one before it: it is about the answer to that, or the same work."""
+    """Return whether a correction continues the one before it: it is about the answer to that one, or its work."""
     if link.said is None or candidate.said is None:
         return False
     said, again = places[link.said], places[candidate.said]

@@ -128,7 +128,7 @@ class ProofStore(Protocol):
     """A store of what is known about the references of moments. Its methods raise ``DiskError`` only."""
 
     def checks(self) -> Mapping[str, KeptProof]:
-        """Return what models answered when asked for checks of moments, by ``digest_of`` the moment's reference."""
+        """Return what models answered when asked for checks of moments, with ``digest_of`` each reference as key."""
 
     def judged(self, judge: str) -> tuple[JudgedPair, ...]:
         """Return the moments whose rejected and final work this judge was asked to tell apart, in the order stored."""
@@ -264,7 +264,7 @@ class _Proposals(Struct, frozen=True, kw_only=True):
 
 
 def _propose_checks(tasks: Sequence[TaskRecord], store: ProofStore, ask: Ask, parallel: Parallel) -> str:
-    """Ask a model for conditions that tell good from bad work at new moments; store these, return a failure or ""."""
+    """Ask a model for conditions that tell good from bad work at new moments; store them; return an error or ""."""
     known = store.checks()
     waiting = [task for task in tasks if digest_of(_reference(task)) not in known]
     batches = [waiting[start : start + BATCH] for start in range(0, len(waiting), BATCH)]
@@ -368,7 +368,7 @@ class _AskToProve(Struct, frozen=True):
 
 
 def _judge_pair(pair: tuple[str, TaskRecord], *, store: ProofStore, judge: PairJudge, ask: Ask) -> str:
-    """Ask the judge about a moment's rejected and final work, in both orders, and store it; return a failure or ""."""
+    """Ask the judge about a moment's rejected and final work in both orders; store the answer, return why it failed."""
     digest, task = pair
     reference = replace(_reference(task), check=None)
     task = replace(task, reference=reference)

@@ -184,7 +184,7 @@ def is_new_subject(place: Place, before: Sequence[Place]) -> bool:
 
 
 def find_repetition(places: Sequence[Place], place: Place, number: int) -> bool:
-    """Return whether the agent made a stopped call again, and was let through, before it changed anything else."""
+    """Return whether the agent made a stopped call again, unhindered this time, before it changed anything else."""
     wanted = place.steps[number]
     later = [(place, after) for after in range(number + 1, len(place.steps))]
     later += [

@@ -254,7 +254,7 @@ def move_to_memory(
 def land_elsewhere(
     documents: Candidate, edits: Sequence[AppliedEdit], bounds: MemoryBounds
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
-    """Apply edits that passed the gate to another agent's documents; return these, and the edits as applied there.
+    """Apply edits that passed the gate to another agent's documents; return the documents, and the edits as applied.
 
     Rules that these documents already state are left out, and so are deletions of rules that they lack. A rule that
     belongs next to one that these documents lack is added at the end.

@@ -106,7 +106,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     session_id: str
     path: str
     words: str
-    """The person's own words of the request in that session."""
+    """The request in that session, in the person's own words."""
     at: str = ""
     """The time of the request, ISO 8601; "" when unknown."""
     cwd: str = ""
@@ -205,7 +205,7 @@ def group_of(task: TaskRecord) -> str:
 
 
 DECIDING = 5
-"""Number of different requests in the gate from which its verdict says something about the user's other requests."""
+"""Minimum number of different requests in the gate for its verdict to say something about the user's other requests."""
 
 GROUPS_FOR_VERDICT = 3 * DECIDING
 """Number of different requests that a night needs for a verdict: two thirds teach, one third decides in the gate."""
@@ -217,9 +217,9 @@ class Shortfall(Struct, frozen=True, kw_only=True):
     groups: int = 0
     """Number of different requests; tasks that ask for nearly the same count once."""
     missing: int = 0
-    """Number of different requests that a verdict needs besides these."""
+    """Number of further different requests that a verdict needs."""
     days: int | None = None
-    """Days of work like the recorded ones that would bring the missing requests; None if there are none or no dates."""
+    """Days of work like the recorded ones until no request is missing; None if none is, or if dates are missing."""
 
 
 def shortfall(tasks: Sequence[TaskRecord]) -> Shortfall:

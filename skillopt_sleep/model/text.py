@@ -40,9 +40,9 @@ STOPWORDS = _SETS["stopwords"]
 STOPSIGNS = frozenset("".join(_WORDS["stopsigns"]))
 """Chinese characters without meaning of their own: particles, pronouns, measure words, courtesies."""
 WORK = "\n".join(_WORDS["work"])
-"""Verbs such as "fix repair resolve", the synonyms of one on each line; compared as one word of low weight."""
+"""Verbs of work, with synonyms on one line ("fix repair resolve"), which are compared as one word of low weight."""
 MATTER = "\n".join(_WORDS["matter"])
-"""Other words with their synonyms, such as "fail broken crash", one family on each line; compared as one word."""
+"""Words other than ``WORK``, with synonyms on one line ("fail broken crash"), which are compared as one word."""
 PHRASES = dict(line.split(": ") for line in _WORDS["phrases"])
 """For each phrase, such as "pull request", the synonym ("pr") that replaces it before texts are compared."""
 HOUSEKEEPING = _SETS["housekeeping"]

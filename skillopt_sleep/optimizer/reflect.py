@@ -173,7 +173,7 @@ def _list_rejected(lesson: Lesson) -> str:
 def _make_prompt(
     minibatch: Minibatch, kind: DocumentKind, document: str, optimizer: Optimizer, lesson: Lesson
 ) -> Prompt:
-    """Return the prompt for one analyst; if ``lesson`` wants it for such rollouts, it also asks for broken rules."""
+    """Return the prompt for one analyst; it also asks for broken rules if ``lesson.lapses_from`` has such rollouts."""
     fields = {
         "kind": str(kind),
         "edit_budget": str(lesson.edit_budget),
@@ -350,7 +350,7 @@ def ground_edits(
 def _read_again(
     analyses: list[Analysis], rules: Mapping[str, Grounds], optimizer: Optimizer
 ) -> tuple[list[Analysis], list[AppliedEdit]]:
-    """Ask the optimizer once for sentences of rules that nobody asked for; return the analyses cut, and the cuts."""
+    """Ask the optimizer once which sentences nobody asked for; return the analyses without them, then these."""
     numbers: dict[int, tuple[str, str]] = {}
     prompt = optimizer.prompt("unasked", UNASKED_SCHEMA, rules=_quote_rules(rules, numbers))
     opinion, answer = optimizer.read(prompt, _Opinion, phase="reflect")

@@ -224,7 +224,7 @@ def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply)
 
 
 def _sign(result: ReplayResult, reply: Reply) -> ReplayResult:
-    """Return the result with the model that answered, the version of the agent's CLI, and the time of the reply."""
+    """Add to a result the model that answered, the version of the agent's CLI, and the time of the reply."""
     return replace(result, model=reply.model, version=reply.version, answered_at=reply.answered_at)
 
 

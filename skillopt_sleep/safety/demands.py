@@ -126,7 +126,7 @@ class Polarity(Struct, frozen=True):
         return bool((self.negations + (self.omits or self.intervenes)) % 2)
 
     def allows(self, other: Polarity) -> bool:
-        """Return whether a typed clause supports one of a rule with signs ``other``; "never push" none for "push"."""
+        """Return whether a typed clause with these signs supports one with signs ``other``; "never ..." no "do ..."."""
         if other.concedes and not self.concedes:
             return False
         if self.complains:  # "you forgot the tests" demands tests; "why do you add comments" may demand either
@@ -160,13 +160,13 @@ def read_polarity(clause: str) -> Polarity:
 
 
 def _drop_condition(condition: re.Match[str]) -> str:
-    """Return a clause without its condition: of "if tests fail do not push", all from "not" on; else " "."""
+    """Return a clause without its condition: "not push" of "if tests fail not push"; " " when nothing remains."""
     found = _find_late_negation(condition[0])
     return condition[0][found:] if found else " "
 
 
 def _find_late_negation(condition: str) -> int:
-    """Return the offset of a "not" after two content words of a condition, and so outside the condition; 0 if none."""
+    """Return the offset of a "not" that is outside a condition, as it comes after two content words; 0 if none is."""
     found = next((found.start() for found in _P["negations"].finditer(condition)), 0)
     return found if sum(weigh_terms(condition[:found]).values()) >= TWO_WORDS else 0
 
@@ -207,8 +207,8 @@ class Demand(Struct, frozen=True):
     def widens(self, typed: Demand, said: frozenset[str], strange: int) -> bool:
         """Return whether a clause of a rule allows more than a typed one: "you may push" than "you may push to dev".
 
-        ``said`` are the typed words in the whole sentence of the rule. A word is not left out if one of its ``strange``
-        words, which nobody typed, may stand for it.
+        ``said`` are the words of the rule's sentence that were typed. Each of its other words, ``strange`` in number,
+        may stand for one that seems to be left out.
         """
         theirs, ours = typed.polarity, self.polarity
         if theirs.complains or (theirs.forbids and not (theirs.reverses or theirs.dispenses or typed.is_only)):

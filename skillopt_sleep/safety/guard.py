@@ -141,7 +141,7 @@ def guard(edit_text: str) -> str | None:
 
 
 def find_danger(text: str) -> str | None:
-    """Return, in one line, the first danger in a text that the sentence around it does not forbid, or None."""
+    """Return, in one line, the first danger in a text that the sentence around it does not forbid; None without any."""
     for danger in DANGERS:
         for found in danger.pattern.finditer(text):
             if not _is_forbidden(text, found):

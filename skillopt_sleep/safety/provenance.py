@@ -368,7 +368,7 @@ def _without_harmless_example(example: re.Match[str]) -> str:
 
 
 def _typed_words(task: TaskRecord) -> tuple[str, ...]:
-    """Return what a person typed of a task: quotes from sessions, or for a reviewed task all of its texts."""
+    """Return the words that a person typed for a task: quotes from sessions, or all texts of a reviewed task."""
     quoted = (*task.feedback, *(origin.words for origin in task.origins))
     if quoted and not task.reviewed:
         return quoted

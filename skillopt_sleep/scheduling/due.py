@@ -30,7 +30,7 @@ LATENESS = timedelta(hours=2)
 MISSED_WITHIN = timedelta(days=7)
 """How long a missed night is still reported."""
 INTERRUPTED_CODES = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, 1))
-"""Exit codes of a night that SIGINT, SIGTERM or SIGHUP (1, nameless on some systems) stopped: 128 plus the number."""
+"""Exit codes of a night stopped by SIGINT, SIGTERM or SIGHUP: 128 plus the signal's number, which is 1 for SIGHUP."""
 DAY = timedelta(days=1)
 NOON = timedelta(hours=12)
 

@@ -1,4 +1,4 @@
-"""Installs a systemd timer of the user, which makes up for nights missed during sleep and ends all their processes."""
+"""Installs a systemd timer of the user: it makes up for nights missed during sleep, and stops nights completely."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ class ClaudeSource:
     homes: tuple[str, ...] = ()
     """Claude Code's configuration folders: ``~/.claude``, or those named in ``CLAUDE_CONFIG_DIR``."""
     headless: tuple[str, ...] = ("sdk-cli",)
-    """How Claude Code was started, as sessions record it ("sdk-cli" is ``claude -p``), where no person typed the
-    prompts. Editors record "sdk-ts" and "sdk-py", so these count as a person's unless they are listed here.
+    """Ways of starting Claude Code, as sessions record them, whose prompts no person typed: "sdk-cli" is ``claude -p``.
+    Editors record "sdk-ts" and "sdk-py", so these count as a person's unless they are listed here.
     """
 
     @property

@@ -1,7 +1,7 @@
 """Reads what the agent did in a Codex session; the file has the conversation in order.
 
-When the person goes back to an earlier prompt, the file says how many turns that discards. Results name their call. A
-skill's text is a user message, before or after the prompt that asked for it.
+When the person goes back to an earlier prompt, the file says how many turns that discards. The result of a call names
+the call. A skill's text is a user message, before or after the prompt that asked for it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors of decoding a line; any other error would be a bug of this program."""
 
 PIECE = 2**16
-"""Maximum bytes of a file's start, and of what is before and after a mark, whose hash tells if it was rewritten."""
+"""Maximum bytes hashed at a file's start, and before and after a mark, to notice that the file was rewritten."""
 UUID = 16
 _BUFFER = 2**18
 _EXTRA_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)

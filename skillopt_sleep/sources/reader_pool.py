@@ -24,7 +24,7 @@ from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session
 from skillopt_sleep.sources.files import Mark
 
 WORTH_IT = 24 * 2**20
-"""Bytes of session files from which several processes read them; starting one takes a third of a second."""
+"""Minimum bytes of session files to read them in several processes; starting one takes a third of a second."""
 MOST_READERS = 4
 """Maximum number of processes that read; this one stores what they read, and could not keep up with more."""
 JOB = 4 * 2**20

@@ -141,7 +141,7 @@ def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | No
 
 
 def choose_documents(documents: Sequence[StagedDocument], only: Collection[str] | None) -> list[StagedDocument]:
-    """Return the documents with edits whose ids are in ``only``, reduced to these.
+    """Return the documents that have edits with ids in ``only``, each without its other edits.
 
     Raises ``Refused`` for unknown ids.
     """
@@ -208,7 +208,7 @@ def _make_live(staging: ProposalStaging, night: str, planned: Sequence[Adoption]
 
 
 def _select_edits(live: Sequence[Adoption], night: str | None, edit: str | None) -> set[tuple[int, str]]:
-    """Return (adoption id, edit id) of the edits to revert. Raises ``Refused`` for none or an unclear choice."""
+    """Return (adoption id, edit id) of the edits to revert. Raises ``Refused`` for none, or for several projects."""
     gone = {
         (adoption.id, adopted.id): adoption.project
         for adoption in live

@@ -270,7 +270,7 @@ class TaskArchive:
         self._database = database
 
     def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
-        """Return the tasks of a project, or of all for "": those that no night has used come first, then the latest."""
+        """Return a project's tasks ("" for all): first those no night has used; in both groups the latest first."""
         rows = self._database.rows(
             "SELECT data FROM tasks WHERE scope = ? ORDER BY fresh DESC, seen_at DESC, id", (scope,)
         )

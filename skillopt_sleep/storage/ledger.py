@@ -45,7 +45,7 @@ class NightLedger:
         """Number of this process's attempts at calls by how they ended: a class of error, or "" for a reply."""
 
     def find(self, role: Role, prompt: Prompt, model: str) -> Reply | None:
-        """Return the stored reply of this model to this prompt and repetition of it (``sample``), or None."""
+        """Return this model's stored reply to this prompt, for the same repetition (``sample``), or None."""
         rows = self._database.rows(
             "SELECT reply FROM replies WHERE night = ? AND role = ? AND digest = ? AND model = ? AND sample = ?",
             (self._night, role, prompt.digest, model, prompt.sample),

@@ -165,7 +165,7 @@ def read_reverted_rules(database: Database, project: str) -> dict[tuple[str, str
 
 
 def find_altered_edits(database: Database, project: str) -> dict[tuple[str, str], str]:
-    """Return the path of the file for each live edit, as (night, edit id), that the user has changed there since."""
+    """Return, by (night, edit id), the file of each live edit that the user has since undone or changed in it."""
     found = {}
     for adoption in read_adoptions(database):
         if adoption.project == project:

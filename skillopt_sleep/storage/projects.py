@@ -64,7 +64,7 @@ class Repository:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Names that a deleted worktree of this repository may contain: that of the main checkout and of the remote."""
+        """Names of the repository (of its main folder, of its remote) that a deleted worktree's path may contain."""
         checkout = self.common.parent if self.common.name == ".git" else self.common
         return frozenset({checkout.name.removesuffix(".git"), name_remote(self.remote)} - {""})
 
@@ -204,7 +204,7 @@ class ProjectScope:
         return theirs is not None and bool(theirs.keys & mine.keys)
 
     def _match_by_name(self, cwd: str) -> Place:
-        """Place a session in a deleted worktree by the names in its path, such as ``~/.codex/worktrees/1a2b/shop``."""
+        """Return if a deleted worktree is the project's, by the names in its path, such as ``worktrees/1a2b/shop``."""
         mine = self._repository
         collected = _PLACE.search(Path(os.path.realpath(cwd)).as_posix())
         if mine is None or collected is None:

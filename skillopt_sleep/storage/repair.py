@@ -82,7 +82,7 @@ PAST = tuple(
 )
 """Tables of past events. Rows that they lost are taken from the backup; rows of other tables may be gone on purpose."""
 SAME = {"adoptions": ("night", "project", "path"), "proposals": ("project",)}
-"""Columns, besides the key, that must be equal when a row of the backup replaces a damaged one: keys are used again."""
+"""Columns, besides the key, that must be equal when a backup's row replaces a damaged one, as keys are used again."""
 
 
 class DamagedEntry(Struct, frozen=True, kw_only=True):

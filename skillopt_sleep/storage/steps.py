@@ -23,7 +23,7 @@ from skillopt_sleep.night.report import NightState
 from skillopt_sleep.storage.database import REPAIR, Database, decode_json
 
 LEVEL = 6
-"""zlib's compression level: steps take a tenth less space than at level 1, and still less time than redacting them."""
+"""zlib's compression level, at which stored steps take a tenth less space than at level 1."""
 FORGOTTEN = ""
 """Stored in place of a file's path with the turns of forgotten sessions, so that no copy adds these turns again."""
 
@@ -154,7 +154,7 @@ class SessionName(Struct, frozen=True, kw_only=True):
 
 
 class Deleted(Struct, frozen=True, kw_only=True):
-    """What was deleted together with forgotten sessions, in numbers."""
+    """Counts of what was deleted together with forgotten sessions."""
 
     sessions: int = 0
     prompts: int = 0

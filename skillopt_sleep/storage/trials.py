@@ -56,7 +56,7 @@ class TrialStore:
             )
 
     def account(self, project: str) -> Account:
-        """Return how many rules nights tried and accepted, and how many of these may be useless."""
+        """Return how many rules nights tried, how many they accepted, and how many of those may be useless."""
         rows = self._database.rows(
             "SELECT * FROM tried_lives WHERE project = :project UNION ALL SELECT * FROM tried_edits AS older"
             " WHERE project = :project AND NOT EXISTS (SELECT 1 FROM tried_lives AS newer WHERE"
@@ -183,7 +183,7 @@ class MomentProofs:
         return {proof.digest: proof for proof in kept}
 
     def judged(self, judge: str) -> tuple[JudgedPair, ...]:
-        """Return for each moment asked about whether this judge told the bad answer from the good one."""
+        """Return, for each moment asked about, whether this judge told the bad answer from the good one."""
         from skillopt_sleep.mining.references import JudgedPair  # noqa: PLC0415  `status` proves nothing
 
         rows = self._database.rows(

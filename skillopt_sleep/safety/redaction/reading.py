@@ -1,8 +1,8 @@
 """Reads a text for the search: decodes its escapes, and finds the words that announce secrets.
 
-A secret is often in a string inside a string, or in the lines of a diff or a listing. Only this module decides what of
-a text is an escape (of JSON, HTML, a terminal, the mark of a line); all searches see the text without them. What they
-find is located in the original, where an escape is removed as a whole or not at all, so that JSON stays JSON. Where the
+A secret is often in a string inside a string, or in the lines of a diff or a listing. Only this module knows escapes
+(of JSON, HTML, a terminal) and marks in front of lines; all searches see the text without them. What they find is
+located in the original, where an escape is removed as a whole or not at all, so that JSON stays JSON. Where the
 ``hyperscan`` library cannot be installed, a slower pattern finds the same words.
 """
 

@@ -19,7 +19,7 @@ _P = Patterns("values")
 DISTINCT = 5
 """Number of different characters that a generated key exceeds; a stand-in such as "xxxx" repeats a few."""
 SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
-"""Pairs (length, average): in a name of this length in a program, words have at least this many letters on average.
+"""Pairs such as (10, 2.7): names of 10 characters or more in a program have words of 2.7 letters or more on average.
 Only 1 of 200 names has shorter words, but 95 to 99 of 100 random strings do.
 """
 LONG_WORD = 20
@@ -207,7 +207,7 @@ def is_secret_beside(value: str, name: str, which: str) -> bool:
 def is_secret(  # noqa: PLR0911 -- one row for each sort of name
     value: str, name: str, which: str, *, env: bool, quoted: bool
 ) -> bool:
-    """Return whether the value of a name is a secret.
+    """Return whether the value assigned to a name such as "api_key" is a secret.
 
     ``which`` is the sort of the name, such as "key"; ``env`` tells whether it is in an .env file.
     """
