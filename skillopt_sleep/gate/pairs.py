@@ -43,7 +43,8 @@ class PairedPlan(Struct, frozen=True, kw_only=True):
     mixed_weight: float
     seed: int
     first_sample: int
-    """The number of tonight's first repetition of a task; other nights use others, so no cached reply is reused."""
+    """The number of tonight's first repetition of a task; each night has its own numbers, so no cached reply is
+    reused."""
     apart: int = 0
     """Added to the numbers of the candidate's repetitions, so that they never get a cached reply of the baseline."""
 

@@ -236,11 +236,11 @@ def run_rule_trials(
 ) -> None:
     """Replay the next pairs of every rule, wave by wave, until no rule needs or may have another pair tonight.
 
-    A wave holds the next pairs of all rules, in the order of ``trials``, so a cap ends the last ones first. The pairs
-    of a rule count in an order drawn beforehand, and no pair counts after the first that a cap does not pay for. So the
-    choice of pairs that count does not depend on their results. (A cap on tokens, money or time may end a trial at a
-    pair with long answers.) ``on_decided`` is called after the wave that decided a rule. Raises ``FatalBackend``, and
-    ``BudgetSpent`` when not one pair could be paid for.
+    A wave holds the next pairs of all rules, in the order of ``trials``, so a cap ends the last ones first. A rule's
+    pairs count in an order drawn beforehand, and none counts after the first that a cap leaves unpaid. So results do
+    not decide which pairs count; only long answers may exhaust a cap on tokens, money or time early. ``on_decided`` is
+    called after the wave that decided a rule. Raises ``FatalBackend``, and ``BudgetSpent`` when not one pair could be
+    paid for.
     """
     told: set[int] = set()
     while True:

@@ -39,7 +39,7 @@ class ReadFiles(Protocol):
     ) -> Iterator[tuple[Session | None, Sequence[Skip], bytes]]:
         """Yield for each file its session, the parts that could not be read, and the mark from which to read on later.
 
-        The session is redacted; it is None for a file without any.
+        The session is redacted, and None for a file that holds no session.
         """
 
 

@@ -66,7 +66,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
         )
 
     def apply_to(self, outcome: Consolidated) -> Consolidated:
-        """Return the night's outcome with its rules moved to where the agent reads them."""
+        """Return the night's outcome with the rules of an unread skill moved to memory, or unchanged if none moved."""
         if self.candidate is None:
             return outcome
         steps = []

@@ -1,4 +1,4 @@
-"""What proposing and trying rules brought in a night, and its part of the report. Nothing here accesses a file."""
+"""The results of proposing and trying rules in a night, and how they enter its report. Nothing here accesses a file."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
 
     @property
     def position(self) -> Position:
-        """How often a judge, shown both answers of a pair, preferred the first or the second, or neither: its bias."""
+        """How often a judge, shown both answers of a pair, preferred the first, the second or none (for a bias)."""
         trials = (step.trial.position for step in self.steps if step.trial is not None)
         return sum(trials, start=Position())
 

@@ -226,7 +226,7 @@ class Kit:
     connect: Callable[[Ledger, Harvested], Connection]
     read: ReadFiles
     place: Callable[[str, str], Place]
-    """A function that tells, from its folder and git remote, whether a session is of this night's project."""
+    """A function that tells, given a session's folder and git remote, whether it is of this night's project."""
     keep_steps: Callable[[], object] = lambda: None
     """A function that stores the agent's steps of those sessions in which the user stepped in."""
     proofs: ProofStore

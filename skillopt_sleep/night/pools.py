@@ -44,7 +44,7 @@ Group: TypeAlias = Sequence[TaskRecord]
 
 
 class SplitPlan(Struct, frozen=True, kw_only=True):
-    """The settings for dealing tasks to train, val and test; ``max_`` ones limit the tasks of each split in a night."""
+    """The settings for dealing tasks to train, val and test, and (``max_...``) for how many of each a night replays."""
 
     seed: int = 0
     val_share: float = 1 / 3
@@ -279,7 +279,7 @@ def _find_sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
 
 
 def _take_groups(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
-    """Return tasks of whole groups in order, up to ``most``; one that does not fit is left out or, if first, cut."""
+    """Return the tasks of those groups, in order, that fit into ``most`` tasks; a first group that is larger is cut."""
     pool: list[TaskRecord] = []
     for group in groups:
         if len(pool) + len(group) <= most:

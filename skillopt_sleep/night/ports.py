@@ -106,7 +106,7 @@ class Trials(Protocol):
         """Return the counts of rules tried and proven in a project."""
 
     def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
-        """Store a night's replays of live documents, and how often answers shown first and second won judged pairs."""
+        """Store a night's replays of live documents and how often judges preferred the first or second answer."""
 
     def replays(self, project: str) -> tuple[BaseReplay, ...]:
         """Return the replays of live documents from all nights."""

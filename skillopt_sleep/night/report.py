@@ -198,7 +198,7 @@ class TrialReport(Struct, frozen=True, kw_only=True):
 
 
 class PendingReport(Struct, frozen=True, kw_only=True):
-    """A rule, written from so many ``requests``, that is still undecided, with the counts of its pairs.
+    """A rule that is still undecided, with the counts of its pairs and of the requests that it was written from.
 
     ``needs`` says what would prove it, ``since`` is the first of ``nights`` that tried it, ``k`` the score that proves
     it; ``missing`` counts the requests it still needs; ``you_said_so`` says how well a standing wish of yours was kept.

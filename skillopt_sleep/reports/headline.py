@@ -63,7 +63,7 @@ class Headline(Struct, frozen=True):
 
 
 def summarize_night(report: NightReport) -> Headline:
-    """Return how the night ended and what to do now; a proposal matters more than the cap that ended it."""
+    """Return how the night ended and what to do now: with its proposal, if it has one, rather than why it stopped."""
     words, values = WORDS["endings"][_name_ending(report)], _Values(report)
     steps = [Step(*(text.format_map(values) for text in WORDS["steps"][name])) for name in words["steps"]]
     for wish in list_said(report) if words is WORDS["endings"]["you said so"] else ():

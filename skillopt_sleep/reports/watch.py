@@ -51,7 +51,7 @@ _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 class WatchState(enum.StrEnum):
-    """The conclusion about a rule, drawn from the corrections like it before and after its adoption."""
+    """The conclusion about a rule, drawn from how often similar corrections came before and after its adoption."""
 
     FELL = "fell"
     """Corrections became fewer, and chance hardly explains it."""
@@ -90,7 +90,7 @@ class LiveRule(Struct, frozen=True, kw_only=True):
 
 
 class Period(Struct, frozen=True, kw_only=True):
-    """The number of prompts typed in a period, and of those among them that are corrections like a rule."""
+    """The number of prompts typed in a period, and how many of them are corrections that resemble a rule."""
 
     prompts: int = 0
     corrections: int = 0
@@ -102,7 +102,7 @@ class Period(Struct, frozen=True, kw_only=True):
 
 
 class Watched(Struct, frozen=True, kw_only=True):
-    """A rule with the prompts, and the corrections like this rule among them, before and after it was adopted."""
+    """A rule, with the numbers of prompts and of corrections that resemble the rule, before and after its adoption."""
 
     rule: LiveRule
     before: Period
@@ -115,7 +115,7 @@ class Watched(Struct, frozen=True, kw_only=True):
 
 
 def compare_corrections(rules: Sequence[LiveRule], sessions: Iterable[Session]) -> tuple[Watched, ...]:
-    """Return for each rule how often the person made corrections like it, before and after its adoption.
+    """Return for each rule how often the person made corrections that resemble it, before and after its adoption.
 
     Prompts without a recorded time, choices in dialogues and headless runs do not count, and neither do prompts typed
     in an earlier period in which the rule was live.

@@ -190,7 +190,7 @@ def _attempt(applied: AppliedEdit, night: NightReport) -> Attempt:
 def _state(
     edit: EditRecord, attempts: Sequence[Attempt], live: Mapping[tuple[str, str], bool], pending: Collection[str]
 ) -> RuleState:
-    """Return whether a rule is live or reverted, if it was ever adopted; else how far its trial went."""
+    """Return whether an adopted rule is live or reverted, and of any other rule how far its trial has come."""
     adopted = [live[key] for attempt in attempts if (key := (attempt.night, edit.id)) in live]
     if adopted:
         return RuleState.ADOPTED if any(adopted) else RuleState.REVERTED
