@@ -35,7 +35,7 @@ HOMES = {f"{name.replace('-', '_')}_home": name for name in names(Kind.SOURCE)}
 """For each option such as ``claude_home``, which names a folder, the agent whose session files are in it."""
 
 NOT_SETTINGS = frozenset({"project", "assignments", *HOMES})
-"""Shared options that are no settings: the project, ``--set``, and the agents' folders."""
+"""Shared options that are not settings: the project, ``--set``, and the agents' folders."""
 
 CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
 
@@ -197,7 +197,7 @@ def print_json(value: object, *, indent: int = -1) -> None:
 
 
 def parse_value(text: str) -> Json:
-    """Return what a text means in TOML, such as 3 for "3"; a text that is no TOML stays as it is."""
+    """Return what a text means in TOML, such as 3 for "3"; a text that is not TOML stays as it is."""
     import msgspec
 
     number = re.sub(r"^([+-]?)\.(?=\d)", r"\g<1>0.", text)  # TOML does not allow .01
@@ -348,7 +348,7 @@ class _Bar:
 
 @contextmanager
 def show_progress(hint: str = "") -> Iterator[ports.Progress | None]:
-    """Yield a progress bar on stderr, or None if that is no terminal; a signal to stop raises ``Interrupted``.
+    """Yield a progress bar on stderr, or None if that is not a terminal; a signal to stop raises ``Interrupted``.
 
     ``hint`` is the end of that error's message.
     """

@@ -313,7 +313,7 @@ def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json])
 
 
 def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
-    """Return the table that options such as "scoring=numeric" make up; a value that is no TOML is a text."""
+    """Return the table that options such as "scoring=numeric" make up; a value that is not TOML is a text."""
     table: dict[str, Json] = {}
     for option in options:
         key, equals, text = option.partition("=")

@@ -268,7 +268,7 @@ def _find_content_words(words: str) -> frozenset[str]:
 
 
 def _is_question(words: str) -> bool:
-    """Return whether the first sentence asks for an answer; "can you fix it?" asks for work and is no question."""
+    """Return whether the first sentence asks for an answer; "can you fix it?" asks for work and is not a question."""
     folded = words.casefold()
     if next(iter(_WORD.findall(folded)), "") in QUESTIONS:
         return True

@@ -259,7 +259,7 @@ MOST_STEPS = 150
 """Number of steps shown to the model that names the wrong one: the last ones before the correction."""
 
 SHOWN_STEP, SHOWN_REQUEST, SHOWN_CORRECTION = 400, 1_000, 2_000
-"""Characters shown to the model of a step that says or changes something, of a request, and of the correction."""
+"""Maximum characters of a step, of a request, and of the correction in the prompt for the model."""
 
 SHOWN = 24_000
 """Characters shown to the model of all steps together, about 6,000 tokens."""

@@ -60,7 +60,7 @@ class _Candidate:
 
 
 def find_moments(session: Session, conversation: Conversation) -> tuple[Moment, ...]:
-    """Return every place where the user seems to step in, in order; for those that are no moment, ``void`` says why.
+    """Return every place where the user seems to step in, in order; for those that are not moments, ``void`` says why.
 
     The result depends only on the session's labels (which prompts correct or approve) and on the agent's steps.
     """
@@ -259,7 +259,7 @@ def _fill(
     behaviour: str,
     rejected: Mapping[int | None, int],
 ) -> Moment:
-    """Return the moment with what the agent did wrong, what it did in the end, and whether that was accepted."""
+    """Return the moment with what the agent did wrong, what it did at last, and whether the person accepted that."""
     if candidate.kind is MomentKind.APPROVED:
         return replace(moment, stood=behaviour, acceptance=Acceptance.CONFIRMED)
     last = candidate.chain[-1].said

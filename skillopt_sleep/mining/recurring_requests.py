@@ -2,7 +2,7 @@
 
 "Commit and open a PR" contains two requests. Two requests are the same when they have the same verb and mostly the same
 objects; similar words alone are not enough, or resolving the conflicts of a PR and opening one would be the same.
-Replies to the agent ("yes, do that", "option 2") are no requests.
+Replies to the agent ("yes, do that", "option 2") are not requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads a session as a talk: the user's prompts in order, each with its label and what the agent did upon it.
+"""Reads a session as a talk: the user's prompts in order, each with its label and what the agent did after it.
 
 Labels (correction, approval) come from the ``Session``, steps from the ``Conversation`` of the same file. The functions
 tell what a prompt does (lets the agent go on, leaves, undoes, changes the subject) by its first words and its subject,
@@ -40,7 +40,7 @@ _WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Place:
-    """One prompt and the agent's steps upon it; ``prompt`` is "" for work that no prompt started."""
+    """One prompt and the agent's steps after it; ``prompt`` is "" for work that no prompt started."""
 
     index: int
     id: str
@@ -61,7 +61,7 @@ class Place:
 
     @property
     def is_prompt(self) -> bool:
-        """Whether a user typed the prompt: it is no choice in a dialogue, and not from an unattended run."""
+        """Whether a user typed the prompt: it is not a choice in a dialogue, and not from an unattended run."""
         return bool(self.prompt) and not self.kind.weak
 
     @property
@@ -96,7 +96,7 @@ def join_texts(action: Action) -> str:
 
 
 def read_talk(session: Session, conversation: Conversation) -> tuple[Place, ...]:
-    """Return the session's prompts in order, each with its label (such as correction) and the agent's steps upon it.
+    """Return the session's prompts in order, each with its label (such as correction) and the agent's steps after it.
 
     Words typed while refusing a call count as a prompt of their own, even if the agent went on in the same turn.
     """
@@ -279,7 +279,7 @@ def _changes_mind(link: Link) -> bool:
 
 
 def _undoes(typed: str) -> bool:
-    """Return whether a prompt wants something removed or restored: "drop the tests" is no order to write tests."""
+    """Return whether a prompt wants something removed or restored: "drop the tests" is not an order to write tests."""
     return has_phrase(typed, "drops") or has_phrase(typed, "reverts")
 
 

@@ -309,7 +309,7 @@ class Moment(Struct, frozen=True, kw_only=True):
     """What the agent said and did after the last correction: the work that the person let stand."""
     acceptance: Acceptance = Acceptance.NONE
     void: str = ""
-    """Why this is no moment after all, such as "the same call was let through afterwards"; "" for a real moment."""
+    """Why this is not a moment after all, such as "the same call was let through afterwards"; "" for a real moment."""
     teaches_only: str = ""
     """Why this moment may suggest rules but not vote in the gate, such as contradictory corrections; "" if it may."""
     group: str = ""

@@ -21,7 +21,7 @@ from skillopt_sleep.model.text import sha256
 
 
 class ReplayMode(enum.StrEnum):
-    """How a task is carried out again to see what documents change: by a bare model call or by the agent itself."""
+    """How a task is carried out again to see the effect of documents: by a bare model call or by the agent itself."""
 
     TEXT = "text"
     """One model call without tools; the documents are part of the prompt."""

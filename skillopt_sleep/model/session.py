@@ -205,7 +205,7 @@ class StepOutcome(enum.StrEnum):
     """A permission rule or a sandbox denied the call; nobody asked the person."""
     INTERRUPTED = "interrupted"
     UNKNOWN = "unknown"
-    """No result is recorded, or the step is no call: texts and instructions have no result."""
+    """No result is recorded, or the step is not a call: texts and instructions have no result."""
 
 
 class Step(Struct, frozen=True, kw_only=True):

@@ -198,7 +198,7 @@ def _join_groups(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tup
 
 
 def _reword(proposal: Proposal, text: str) -> Proposal:
-    """Return the proposal with the optimizer's new text, or as it was when that text is no valid rule."""
+    """Return the proposal with the optimizer's new text, or as it was when that text is not a valid rule."""
     edit = proposal.edit
     if edit.op is EditOp.DELETE or not text.strip():
         return proposal

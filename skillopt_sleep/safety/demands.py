@@ -325,7 +325,7 @@ def read_sequence(sentence: str) -> Demand | None:
 
 
 def _part(clause: str, opening: re.Match[str] | None) -> tuple[str, str]:
-    """Return the main part of a clause, and the part that ``opening``, a word such as "if" or "before", begins."""
+    """Return the main part of a clause, and the part that ``opening`` begins, as "if it passes" or "before noon"."""
     if opening is None:
         return clause, ""
     head, tail = clause[: opening.start()], clause[opening.end() :]

@@ -145,7 +145,7 @@ def is_evidence(task: TaskRecord, rule: str) -> bool:
 def rests_on_wishes(text: str, tasks: Sequence[TaskRecord]) -> bool:
     """Return whether each sentence of a rule follows from standing wishes ("always ...") typed in these tasks.
 
-    Pasted text is no wish.
+    Pasted text is not a wish.
     """
     wishes = tuple(
         sentence

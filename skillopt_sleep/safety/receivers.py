@@ -79,7 +79,7 @@ def is_secret_name(name: str) -> bool:
 def is_worth_hiding(value: str) -> bool:
     """Return whether a value may be a secret and is too special to occur in ordinary text, where it would be replaced.
 
-    A short value, a plain word, a number or a path is no secret; an address with a password in it is no path.
+    A short value, a plain word, a number or a path is not a secret; an address with a password in it is not a path.
     """
     path = _PATH.match(value) is not None and "@" not in value and not _looks_random(value)
     return len(value) >= SHORTEST and not (value.isalpha() or _NUMBER.fullmatch(value) or path)

@@ -198,7 +198,7 @@ NOTICES = (
     "[Image: ",
     "[SYSTEM NOTIFICATION",
 )
-"""Beginnings of texts that are no prompt of a person: a program wrote them, or they are a shell command."""
+"""Beginnings of texts that are not a person's prompt: a program wrote them, or they are a shell command."""
 
 _ADDED_TAGS = tuple(
     """

@@ -131,7 +131,7 @@ class StepsReader:
         self._entries += ((self._line, uuid, draft) for draft in drafts[begun:])
 
     def _read_new(self, record: LinkedRecord, uuid: str) -> None:
-        """Read a record of the main agent that is no copy of an earlier one."""
+        """Read a record of the main agent that is not a copy of an earlier one."""
         if uuid:
             parent = record.parent_uuid or record.logical_parent_uuid or ""
             self._nodes[uuid] = _Node(self._line, parent, not parent and _continues(record))

@@ -39,7 +39,7 @@ CONTEXT_TAGS = tuple(
     subagent_notification turn_aborted user_action user_instructions user_shell_command
     """.split()  # noqa: SIM905 - a list of words is not more readable
 )
-"""Tags with which a message begins that is no prompt, but context or a shell command of the user."""
+"""Tags with which a message begins that is not a prompt but context or a shell command of the user."""
 
 _CONTEXT = re.compile(
     rf"<(?:{'|'.join(map(re.escape, CONTEXT_TAGS))})[^<>]*>"

@@ -142,7 +142,7 @@ class _Remark(Struct, frozen=True, kw_only=True):
     quotes: bool
     """Whether the prompt repeats a line of the agent's answer."""
     content: frozenset[str]
-    """The prompt's content words: those of four letters or more that are no common ones."""
+    """The prompt's content words: those of four letters or more that are not common."""
     findings: bool
     """Whether the prompt says what is wrong in a line, such as "shop.py:12", of a file that the agent just wrote."""
 

@@ -131,7 +131,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     turn: str = ""
     feedback: Feedback = Feedback.NEITHER
     cause: str = ""
-    """How the turn's prompt is labelled, in view of the turn before it."""
+    """What the turn's prompt does, if it corrects the answer before it, such as "asks to undo it"; else ""."""
     seen: bytes = b""
     """The uuids of the lines before, ``UUID`` bytes each, sorted."""
     removed_early: int = 0

@@ -261,7 +261,7 @@ def build_conversation(session: Session, entries: Iterable[Draft | StepDraft]) -
 
 
 def group_steps(entries: Iterable[Draft | StepDraft]) -> tuple[TurnSteps, ...]:
-    """Return the turns that prompts and steps in order make.
+    """Return these prompts and steps, which are in order, as turns.
 
     What a person typed within a turn, such as an answer to the agent's question, begins no turn: the result of the call
     that asked contains it. Work that no person asked for is a turn without an id.
@@ -332,7 +332,7 @@ def _cut_tail(tail: str) -> str:
 
 
 def decode_arguments(raw: Raw | str) -> Json:
-    """Return a call's arguments, decoded from JSON; a text that is no JSON stays as it is."""
+    """Return a call's arguments, decoded from JSON; a text that is not JSON stays as it is."""
     try:
         return cast("Json", msgspec.json.decode(raw))
     except (msgspec.DecodeError, RecursionError):

@@ -1,7 +1,8 @@
 """Reads and replaces single files without following links and without leaving half a file, and locks files.
 
-Who tests a lock by taking it may keep out a process that starts at that instant. So a night and a daemon have two lock
-files: processes compete for ``<name>.lock``, and only the winner also takes ``<name>.held``, which others test.
+A process that tests a lock by taking it could, at that instant, keep out another that needs the lock. So a night and a
+daemon have two lock files: processes compete for ``<name>.lock``, and only the winner also takes ``<name>.held``, which
+others test.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _read(path: Path) -> str:
-    """Return the text of a file of at most ``MAX_BYTES``, or "" when there is no such file or it is no text."""
+    """Return the text of a file of at most ``MAX_BYTES``, or "" when there is no such file or it is not text."""
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES:

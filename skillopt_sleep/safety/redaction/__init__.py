@@ -36,7 +36,7 @@ REMEMBERED = 120
 class Found(NamedTuple):
     """A secret at ``text[start:stop]``, with the ``kind`` for its placeholder.
 
-    An empty ``kind`` stands for a long stretch that is no secret of the kind searched for: that search goes on at
+    An empty ``kind`` stands for a long stretch that is not a secret of the kind searched for: that search goes on at
     ``end``, so that the time stays linear.
     """
 
@@ -113,7 +113,7 @@ _FRAGMENT = re.compile(r"(?<!\?P)<(?P<name>[A-Z_]{1,20})>")
 
 
 def reject(start: int, end: int) -> Found | None:
-    """Return a record that this stretch of text is no secret, so that it is skipped; None when it is short."""
+    """Return a record that this stretch of text is not a secret, so that it is skipped; None when it is short."""
     return Found("", start, start, end) if end - start > REMEMBERED else None
 
 

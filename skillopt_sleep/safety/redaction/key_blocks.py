@@ -47,7 +47,7 @@ def _is_line(line: str) -> bool:
 
 
 def _find_closed_end(text: str, after: int, following: int) -> int:
-    """Return where the END marker at ``following`` ends, or ``after`` when the text before the marker is no key."""
+    """Return where the END marker at ``following`` ends, or ``after`` when the text before the marker is not a key."""
     if following < 0:
         return after
     closing = _P.CLOSING.search(text, max(after, following - MARKER_ROOM), following)

@@ -29,7 +29,7 @@ ARGUMENT = 8
 _MAY = rf"(?:{QUOTE})?"
 _S = r"\s{0,24}"
 _BLOCK = r"\{\s{1,24}(?:\w{1,24}\s{0,24}=[^\n{}]{0,200}\n\s{0,24}){0,6}?"
-"""Pattern of a variable's block, as in Terraform, up to the setting with its default."""
+"""Pattern of a Terraform variable's block after its name: from "{", over other settings, up to "default"."""
 _VALUE = rf"(?:{QUOTE}(?P<QUOTED>[^\"'`\\\n]{{4,4000}}+)|(?P<BARE>[^\s\"'`\\,;<>{{}}()\[\]$]{{4,4000}}+))"
 _NOTATIONS = tuple(
     (name, lazy(rf"\w[\w.-]{{0,24}}+(?:{before}){_VALUE}".replace("QUOTED", "quoted").replace("BARE", "bare")))
@@ -45,7 +45,7 @@ _NOTATIONS = tuple(
         ("set", r"(?P<named>)[ \t]{1,8}"),
     )
 )
-"""(name, pattern) of each way to write a value apart from its name; the pattern begins inside that name."""
+"""(name, pattern) of each way to write a value apart from its name, such as ``set("KEY", "…")``, from that name on."""
 
 
 def _find_apart(text: str, at: int, end: int) -> Found | None:
@@ -160,7 +160,7 @@ APART: tuple[Kind, ...] = (
 
 LOGIN_BACK = 300
 MANIFEST = 3_000
-"""Characters before and after "kind: Secret" that are searched for the values of that Kubernetes manifest."""
+"""Characters before and after "kind: Secret", in a Kubernetes manifest, that are searched for its values."""
 
 _LOGIN = {"machine", "login", "account", "default"}
 

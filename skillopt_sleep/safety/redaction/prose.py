@@ -37,7 +37,7 @@ LONGEST = 400
 INSIDE_A_NAME = frozenset("/\\._(@")
 """Characters after a word such as "key" that show that it is part of a path or a name, as in ``key_count``."""
 SHORT = 4
-"""Maximum letters of a word, such as "pass", that announces a secret only when it is no part of a longer word."""
+"""Maximum letters of a word, such as "pass", that announces a secret only when it is not part of a longer word."""
 STRONG = 16
 """Minimum number of characters of a secret that directly follows a word such as "token", outside a sentence."""
 PHRASE = 80

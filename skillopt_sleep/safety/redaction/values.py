@@ -1,6 +1,6 @@
 """Decides whether the value of a name such as "password" is a secret, or something harmless like a word or a path.
 
-Most such values are no secrets. Generated secrets look random, and what people write does not.
+Most such values are not secrets. Generated secrets look random, and what people write does not.
 """
 
 from __future__ import annotations
