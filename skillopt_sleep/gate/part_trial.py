@@ -44,8 +44,7 @@ class PartTrial(RuleTrial[TaskT]):
     ) -> None:
         """Order the tasks by the number of words they share with the part, most first.
 
-        ``touched`` gives this number by the id of a task, ``requests`` the task's request; each request may win only
-        twice.
+        ``touched`` gives this number by the id of a task, ``requests`` the task's request, which may win only twice.
         """
         super().__init__(tasks, plan, requests=requests)
         self.kept = Tally()

@@ -179,8 +179,8 @@ def decide(tally: Tally, k: int) -> Verdict:
 
     To be accepted, the rule must reach ``k`` with at most ``MOST_LOSSES`` losses, even if each missing pair were a loss
     (``doubt``, ``hidden``), and the tally's ``size`` must reach ``LEAST_SIZE``. The score ``DROP`` or more losses
-    reject it. Ask after every pair: the first answer other than "undecided" is final, and no pair may be added after
-    that.
+    reject it. Ask after every pair: the first answer other than "undecided" is final, and the tally gets no further
+    pair.
     """
     if tally.score <= DROP or tally.losses > MOST_LOSSES:
         return Verdict.REJECT
@@ -232,8 +232,7 @@ def explain_unmeasured(tally: Tally, k: int, *, planned: int, measured: int) -> 
     """Return a sentence on why missing pairs leave a rule undecided for now, or None when they do not.
 
     ``planned`` pairs were replayed tonight, ``measured`` of them came back with both scores. Too few of these always
-    leave it undecided; otherwise missing results do so only if the rule would be accepted but for the losses they may
-    hide.
+    leave it undecided; else missing results do so only if it would be accepted but for the losses they may hide.
     """
     if measured < MIN_MEASURED_SHARE * planned:
         return f"only {measured} of {planned} validation pairs could be measured"

@@ -190,8 +190,7 @@ def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
     """Return the groups for validation: enough of each lesson to prove its rule, and a share of all others.
 
     The groups that a rule was written from can never prove it. So of the groups with similar corrections, some
-    validate: ``plan.val_share`` of them or, if that is more, up to ``MOST_NEEDED``, while ``TAUGHT`` are left for
-    training.
+    validate: ``plan.val_share`` of them or, if that is more, up to ``MOST_NEEDED``, with ``TAUGHT`` left to train on.
     """
     parts: list[list[Group]] = []
     related: list[Group] = []

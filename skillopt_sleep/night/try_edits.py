@@ -158,8 +158,8 @@ class TrialRunner:
     def _take_affordable(self, wave: Wave, known: Collection[tuple[str, int]], apart: int, reserved: int) -> Wave:
         """Return the first pairs of the wave that can be replayed with the calls left.
 
-        ``known`` names the replays of the base, as (task, repetition number), that exist already. The ``reserved``
-        calls are kept for ``try_at_sources``.
+        ``known`` names replays of the base, (task, repetition), that exist. ``reserved`` calls are kept for
+        ``try_at_sources``.
         """
         left = self.calls_left() - reserved if self.calls_left else len(wave) * CALLS_A_PAIR
         replayed = set(known)

@@ -122,7 +122,7 @@ def _find_insights(workspace: Workspace) -> Insights:
 
 
 def _has_news(workspace: Workspace) -> bool:
-    """Tell whether a session file is new or has changed since it was archived."""
+    """Return whether any session file is new or has changed since it was archived."""
     return any(
         not workspace.inbox.unchanged(source.name, file)
         for source in build_sources(workspace)
@@ -152,8 +152,7 @@ def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> int:
 
     Returns the number of sessions whose steps were read and kept; those still to be read are ``workspace.steps.due()``.
     Does nothing in a dry run, or when the setting ``keep_steps`` is off. Of a session that cannot be read, or whose
-    file is gone, the kept steps stay; a file's faults were reported when the session was read first. Raises
-    ``DiskError``.
+    file is gone, the kept steps stay; a file's faults are reported where the session is read. Raises ``DiskError``.
     """
     if workspace.dry_run or not workspace.settings.keep_steps:
         return 0

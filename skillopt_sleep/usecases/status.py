@@ -85,8 +85,8 @@ def write_pages(workspace: Workspace, wanted: str | None = None, *, trouble: str
     """Write the page on all nights, and the pages of the latest nights that changed.
 
     Returns the path of the page of the night ``wanted``, or else of the page on all nights. A night's page is not
-    written again once the answers it shows are deleted. Raises ``DiskError``, and ``Refused`` if the project folder is
-    gone.
+    written again once the answers it shows are deleted. Raises ``DiskError``, and ``Refused`` without the project
+    folder.
     """
     from skillopt_sleep.reports.history import describe_history
     from skillopt_sleep.reports.page import render_index, render_page
@@ -181,7 +181,7 @@ def _redact_view(workspace: Workspace, view: ViewT) -> ViewT:
 
 
 def _list_statuses(workspace: Workspace) -> dict[str, str]:
-    """Return the state of each night's proposal: waiting, adopted, reverted, or closed as a file has changed."""
+    """Return the state of each night's proposal: waiting, adopted, reverted, or closed if a file was edited since."""
     waiting = {proposal.manifest.night for proposal in workspace.staging.waiting()}
     return {
         (night := proposal.manifest.night): "closed"

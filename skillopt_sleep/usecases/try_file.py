@@ -78,7 +78,7 @@ class TryPlan:
     other: Document
     """What the whole file is compared with: the other file, or no file."""
     spans: tuple[tuple[int, int], ...]
-    """Start and end of each rule in the text of the file; () when two files are compared."""
+    """Where each rule starts and ends in the text of the file, in characters; () when two files are compared."""
     tasks: tuple[TaskRecord, ...]
     touched: tuple[Mapping[str, int], ...]
     """For each rule: the id of each task it was not learnt from, with the number of words that the two share."""

@@ -1,8 +1,8 @@
 """Maintains what this program keeps on disk: copies of the database, pruning, repair, and private folders.
 
-After a night or an adoption, a failure here, even in a template, is reported and ends nothing. Our folders contain
-words from the user's sessions; an earlier version, a copy, a loose umask or a project's own files may have left them
-open to other users or to git. ``doctor`` lists such folders, and the next night makes them private.
+After a night or an adoption, a failure in this module, even in a page's template, is reported and stops nothing. Our
+folders contain words from the user's sessions; an earlier version, a copy, a loose umask or a project's own files may
+have left them open to other users or to git. ``doctor`` lists such folders, and the next night makes them private.
 """
 
 from __future__ import annotations
