@@ -75,7 +75,8 @@ def select_chain(records: Sequence[Record], put_back: PutBack) -> list[Record]:
 
     Raises ``NotPutBack`` when the record to cut at is missing, or records do not name their parents.
     """
-    if not any(record.get("uuid") and "parentUuid" in record for record in records):
+    named = [record for record in records if record.get("uuid")]
+    if not named or (len(named) > 1 and not any(record.get("parentUuid") for record in named)):
         raise NotPutBack(f"the session {put_back.path} cannot be resumed: its records have no uuid and parentUuid")
     line = next((number for number, record in enumerate(records) if record.get("uuid") == put_back.cut), None)
     if line is None:

@@ -209,7 +209,8 @@ class _Layout:
             piece = _Piece(place.index, is_prompt=True, is_edit=False, forms=("", excerpt(prompt, 160), shown, shown))
             self._prompts.append(piece)
             yield piece
-        answer = _find_answer(place) if place.index < self._last else None
+        said = [number for number, action in enumerate(place.actions) if action.kind is ActionKind.SAID]
+        answer = said[-1] if said and place.index < self._last else None
         for number, step in enumerate(steps):
             yield from self._make_step(place, step, place.actions[number], is_answer=number == answer)
 
@@ -272,11 +273,6 @@ class _Layout:
             yield piece.text
         if left_out:
             yield f"(… {left_out} left out here …)"
-
-
-def _find_answer(place: Place) -> int | None:
-    said = [number for number, action in enumerate(place.actions) if action.kind is ActionKind.SAID]
-    return said[-1] if said else None
 
 
 def _render_file(places: Sequence[Place], last: int, steps: Sequence[list[Step]], limit: int) -> str:

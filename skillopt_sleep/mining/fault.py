@@ -212,16 +212,13 @@ def find_first_change(place: Place) -> int:
 
 def _list_commitments(place: Place) -> list[int]:
     """Return the numbers of the steps to which a person may object: changes, and words that do not announce a call."""
+    kinds = [action.kind for action in place.actions]
+    following = [*kinds[1:], ActionKind.SAID]  # words right before a call only announce it
     return [
         number
-        for number, action in enumerate(place.actions)
-        if action.kind is ActionKind.CHANGED or (action.kind is ActionKind.SAID and not _announces(place, number))
+        for number, (kind, after) in enumerate(zip(kinds, following, strict=False))
+        if kind is ActionKind.CHANGED or (kind is ActionKind.SAID and after is ActionKind.SAID)
     ]
-
-
-def _announces(place: Place, number: int) -> bool:
-    """Return whether a step of words only announces the call right after it."""
-    return number + 1 < len(place.steps) and place.actions[number + 1].kind is not ActionKind.SAID
 
 
 def _weigh(words: str, typed: str) -> dict[str, float]:

@@ -87,7 +87,9 @@ class Ask(Struct, frozen=True, kw_only=True):
 
 def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
     """Return the requests in a prompt, each once; a mere reply to ``answer``, the agent's text before it, has none."""
-    words = _HEADING.sub("\n", _LINK.sub(_name_link, strip_pasted(turn.prompt)[:READ]))
+    prompt = strip_pasted(turn.prompt)[:READ]
+    named = _LINK.sub(lambda link: f" {_KINDS.get(link['kind'] or '', '' if '://' in link[0] else 'pr')} ", prompt)
+    words = _HEADING.sub("\n", named)
     sentences = () if _CHOICE.match(words) else tuple(split_sentences(words))
     if not sentences or any(sentences[0].begins_with(get_table(table)) for table in ("goes_on", "leaves")):
         return ()
@@ -125,10 +127,6 @@ def _find_cores(counted: Counter[frozenset[str]], share: float) -> dict[frozense
             for term in rarest:
                 by_term[term].append(objects)
     return cores
-
-
-def _name_link(match: re.Match[str]) -> str:
-    return f" {_KINDS.get(match['kind'] or '', '' if '://' in match[0] else 'pr')} "
 
 
 def _read_sentence(sentence: Sentence) -> Iterator[Ask]:

@@ -89,9 +89,7 @@ def count_needed(pairs: int) -> int:
 
 def calibrate(separated: Sequence[bool]) -> Calibration:
     """Return how well a judge told rejected from final work; ``separated`` tells for each moment if it was right."""
-    passed = any(
-        len(separated) >= size and sum(separated[:size]) >= count_needed(size) for size in LOOKS
-    )  # fmt: skip
+    passed = any(len(separated) >= size and sum(separated[:size]) >= count_needed(size) for size in LOOKS)
     return Calibration(pairs=len(separated), separated=sum(separated), passed=passed)
 
 

@@ -72,6 +72,10 @@ class PhraseTable:
             return ""
         return next(f" {phrase}" for phrase in self._unspaced if clause.startswith(phrase, 1))
 
+    def is_ending(self, clause: str) -> bool:
+        """Return whether the clause ends with one of the phrases in scripts without spaces."""
+        return clause.rstrip().endswith(self._unspaced)
+
     def occurs_in(self, clause: str, words: AbstractSet[str]) -> bool:
         """Return whether one of the phrases occurs in the clause; ``words`` is the set of the clause's words."""
         for word in words & self._firsts:

@@ -218,11 +218,18 @@ def _read_situation(remark: _Remark, before: Before) -> frozenset[str]:
         "files": bool(before.files),
         "about": _is_about(remark, before),
         "answers": makes_offer(before.answer),
-        "orders": remark.sentences[0].begins_with(get_table("orders")),
+        "orders": remark.sentences[0].begins_with(get_table("orders"))
+        or (not before.has_made and _ends_with_order(remark.sentences[-1])),
         "praises": any(map(_praises, remark.sentences)),
         "reports": get_table("asks_result").occurs_in(*read_words(before.answer[-ENDING:])),
     }
     return frozenset(name for name, is_so in facts.items() if is_so)
+
+
+def _ends_with_order(said: Sentence) -> bool:
+    """Tell whether a prompt's last sentence asks for work, as in "The total is wrong. Could you fix it?"."""
+    is_order = said.begins_with(get_table("orders")) or get_table("orders_at_end").is_ending(said.text)
+    return is_order or (not said.asks and bool(get_table("polite").find_opening(said.text)))
 
 
 def _is_about(remark: _Remark, before: Before) -> bool:

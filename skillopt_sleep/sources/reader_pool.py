@@ -23,8 +23,8 @@ from skillopt_sleep.model.session import LARGE, Session, SessionFile, Skip
 from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session
 from skillopt_sleep.sources.files import Mark
 
-WORTH_IT = 24 * 2**20
-"""Minimum bytes of session files to read them in several processes; starting one takes a third of a second."""
+WORTH_IT = 96 * 2**20
+"""Minimum bytes of session files to read them in several processes; starting one takes as long as reading 30 MB."""
 MOST_READERS = 4
 """Maximum number of processes that read; this one stores what they read, and could not keep up with more."""
 JOB = 4 * 2**20

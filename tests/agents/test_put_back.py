@@ -36,7 +36,7 @@ KINDS = {CutKind.REQUEST: "request", CutKind.DECISION: "fault"}
 MEMORY = b"RULE: of the memory\n"
 SKILL = b"---\nname: house\ndescription: House rules\n---\n\n- RULE: of the skill\n"
 SANDBOX = shutil.which("bwrap") and shutil.which("socat")
-OWN = (".claude.json", ".claude/backups", ".claude/sessions", ".claude/plugins/store")
+OWN = (".claude.json", ".claude/.last-cleanup", ".claude/backups", ".claude/sessions", ".claude/plugins/store")
 """What Claude Code itself writes in its home whenever it runs, and none of it is of a session."""
 
 

@@ -90,6 +90,9 @@ def test_correction_is_heard(prompt):
         "谢谢, 继续",
         "ありがとう、次をお願いします",
         "좋아요 감사합니다",
+        "great, that's just what I wanted",
+        "genial, era lo que quería",
+        "so gefällt mir das",
     ],
 )
 def test_approval_is_heard(prompt):
@@ -213,6 +216,11 @@ def test_words_after_an_interruption(prompt, verdict):
         ("demasiado largo, hazlo más corto", "finds it too much, too little or unsuited"),
         ("nadal nie działa", "reports that it still does not work"),
         ("なぜ変更したのですか", "asks about what should have been done"),
+        ("thanks, but I asked for tabs", "agrees only in part"),
+        ("I only asked for the footer", "says again what was wanted"),
+        ("我只是让你改标题", "says again what was wanted"),
+        ("pas de couleurs ici", "forbids what was done"),
+        ("это же таблица", "objects with a fact"),
     ],
 )
 def test_correction_has_a_cause(prompt, cause):
@@ -254,6 +262,20 @@ def test_judgement_needs_something_to_judge():
     assert label("the guide is too long", used_tools=True, commands=("git commit -m guide",)) is CORRECTION
     assert label("the guide is too long", used_tools=True, commands=("git checkout main && git pull",)) is NEITHER
     assert label("the guide is too long", used_tools=True, commands=("git checkout -b guide",)) is CORRECTION
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Don't push yet. First add a note to NEWS",
+        "The page takes 9 seconds instead of 2. Could you fix that?",
+        "Die Seite zeigt Montag statt Sonntag. Kannst du das ändern?",
+        "動かない2つのページを直してください",
+    ],
+)
+def test_order_after_a_look_around_is_no_correction(prompt):
+    """Who describes a fault, or forbids something, and then asks for work, has not seen any work of the agent yet."""
+    assert label(prompt, "The guide has 3 pages.", used_tools=True, commands=("cat guide.md",)) is NEITHER
 
 
 def test_review_of_files_just_written():
