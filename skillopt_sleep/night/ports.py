@@ -112,7 +112,7 @@ class Trials(Protocol):
         """Return the replays of live documents from all nights."""
 
     def position(self, project: str) -> Position:
-        """Return how often the answer shown to a judge first, and the one shown second, won a pair, over all nights."""
+        """Return how often, over all nights, a judge preferred the answer shown first, and how often the second one."""
 
     def attempt(self, project: str, change: str, night: str) -> int:
         """Count a night's attempt to test an adopted change on the sealed tasks; return how many nights have tried."""

@@ -161,7 +161,7 @@ def _list_sources(edit: EditRecord, tasks: Sequence[TaskRecord]) -> list[TaskRec
 
 
 def find_evidence(edit: EditRecord, tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
-    """Return the groups of the tasks that a rule names as sources; ("",), one unknown group, if ``tasks`` has none."""
+    """Return the groups of the tasks that a rule names as sources; ("",) for an unknown one if ``tasks`` has none."""
     named = {group_of(task) for task in _list_sources(edit, tasks)}
     return tuple(sorted(named)) or ("",)
 

@@ -243,9 +243,9 @@ class PendingReport(Struct, frozen=True, kw_only=True):
 class DocumentChange(Struct, frozen=True, kw_only=True):
     """One live file that the night proposes to change.
 
-    ``diff`` is unified; ``tracked`` by git: the team will see the change. A digest is None where there is no file.
-    ``edited`` says what became of the change when the file was edited during the night, "" when it was not; only an
-    ``adoptable`` one can be adopted. ``untried``: the rules were proven with another agent than reads this file.
+    ``diff`` is unified; if ``tracked`` by git, a team will see the change. A digest is None where there is no file.
+    ``edited`` says what became of the change as the file was edited during the night, "" if it was not; only an
+    ``adoptable`` one can be adopted. ``untried``: proven with another agent than the one that reads this file.
     """
 
     kind: str

@@ -100,7 +100,7 @@ class History(Struct, frozen=True, kw_only=True):
     nights: tuple[NightRow, ...]
     facts: tuple[tuple[str, str], ...]
     troubles: tuple[str, ...] = ()
-    """Sentences on why the last night failed or has not begun, and what helps, as it was when the page was written."""
+    """Sentences, as of the writing of the page, on why the last night failed or has not begun, and on what helps."""
 
 
 def describe_history(
