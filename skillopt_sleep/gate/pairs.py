@@ -60,7 +60,7 @@ class PairRow(Struct, frozen=True, kw_only=True):
     result: Result | None
     """Win, loss or tie, as seen by the candidate; None when a replay or the verdict on the pair is missing."""
     undecided: bool = False
-    """Whether the judge found that an answer stops before the behaviour in question; such a pair does not count."""
+    """Whether the judge found that an answer stops too early to show how the agent behaves; the pair does not count."""
     unjudged: bool = False
     """Whether the judge had both answers and gave no readable verdict."""
     gain: float = 0.0

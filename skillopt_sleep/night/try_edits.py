@@ -28,7 +28,7 @@ SAMPLES_PER_BASE = 100
 """Each replay of a task has a number, under which its reply is cached. The numbers rise by this much when a proven rule
 joins the base, so that all is replayed anew: the replays that proved the rule are too good on average."""
 SAMPLES_PER_NIGHT = 1000
-"""The numbers of a night's replays begin this far from those of another night, so that no cached reply is reused."""
+"""Cached replies are found by a replay's number; the numbers of two nights lie this far apart, so none is reused."""
 MOST_SOURCES = 3
 """A rule from a standing wish is tried at most at this many of the requests in which the user stated the wish."""
 CALLS_A_PAIR = 3

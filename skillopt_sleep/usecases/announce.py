@@ -1,10 +1,10 @@
 """Tell the person what waits for them and why nights failed, in `status`, `doctor`, reports and their agents.
 
-A scheduled night does not run in the user's shell, so its failures are explained, and checked in advance, by the
-environment that its schedule recorded and that its scheduler provides.
+A scheduled night does not run in the user's shell. So its failures are explained, and found in advance, with the
+environment that its schedule recorded and with the one that its scheduler provides.
 
-The hook of an agent's plugin must start in milliseconds and must not trust files of a project, so it reads a small
-file that this module writes. Each message has a key; the hook shows a key once.
+The hook of an agent's plugin must start in milliseconds and must not trust files of a project, so it reads a small file
+that this module writes. Each message has a key; the hook shows a key once.
 """
 
 from __future__ import annotations
