@@ -123,7 +123,7 @@ class Action(Struct, frozen=True, kw_only=True):
     """The path of the file that the agent read or was shown."""
     changes: tuple[Change, ...] = ()
     note: str = ""
-    """The tool's name and arguments in a few words, of a call that has no command, path or change; else ""."""
+    """Name of the tool or skill, and the arguments in a few words where no other field tells them; else ""."""
 
     @property
     def is_commitment(self) -> bool:

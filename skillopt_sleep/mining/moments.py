@@ -222,7 +222,7 @@ def _build(
     candidate: _Candidate,
     rejected: Mapping[int | None, int],
 ) -> Moment:
-    """Return the moment at a place; ``rejected`` maps the index of each correction to that of the wrong turn."""
+    """Return a candidate's moment; ``rejected`` maps a correction's index to that of the turn whose work it rejects."""
     place = places[candidate.place]
     links = candidate.chain[candidate.chain.index(candidate) :] if candidate.chain else [candidate]
     said = [places[link.said] for link in links if link.said is not None]
@@ -281,7 +281,7 @@ def _fill(
 
 
 def _list_answer(places: Sequence[Place], said: int) -> list[Place]:
-    """Return the turns that answer a correction: its own, and later ones in which the user only said "go on"."""
+    """Return the turns that answer a correction: the one it begins, and later ones begun by a mere "go on"."""
     answer = [places[said]]
     for place in places[said + 1 : said + 1 + WINDOW]:
         if place.is_prompt and (

@@ -196,7 +196,7 @@ class Demand(Struct, frozen=True):
     permits: bool = False
     """Whether the clause only says what the agent may do."""
     is_circumstance: bool = False
-    """Whether the clause only says where or when another one holds."""
+    """Whether the clause only says where or when another one holds ("in tests")."""
     is_only: bool = False
     """Whether the clause confines the demand to something ("only")."""
     is_general: bool = False

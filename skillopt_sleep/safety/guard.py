@@ -113,7 +113,7 @@ _ENCODED = re.compile(
 _HEX = re.compile("[0-9a-f]*|[0-9A-F]*")
 _RUN = re.compile(r"[A-Za-z0-9+]{24,}")
 CHANGES = 0.48
-"""Share of neighbours that must differ in sort (small letter, capital, digit) for a text to count as random."""
+"""Share of neighbouring characters that must differ in sort (small letter, capital, digit) for a text to be random."""
 _PUSHED = re.compile(r"[ \t\u00a0\u3000]{24,}\S|(?:\r?\n[ \t]*){4,}\S")
 """Matches words that come after so many blanks or empty lines that a reader of the file does not see them."""
 

@@ -252,7 +252,10 @@ class StepsReader:
         return (self._entries[number][-1] for _, _, number in sorted(found))
 
     def _find_places(self) -> dict[str, int]:
-        """Return each record's place in the conversation, by uuid; a parallel call not in it has the place before."""
+        """Return each record's place in the conversation, by uuid.
+
+        A parallel call that the chain of records leaves out shares the place of the record before it.
+        """
         chain = self._list_chain()
         rank = {uuid: number for number, uuid in enumerate(chain)}
         answers = (uuids for uuids in self._messages.values() if not rank.keys().isdisjoint(uuids))

@@ -290,7 +290,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _copy_rows(source: Path, into: Database, tables: tuple[str, ...] | None) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Copy each row that ``into`` lacks; return the number of rows by table, and the tables not read to their end."""
+    """Copy to ``into`` each row that it lacks; return the number of rows by table, and tables not read to the end."""
     counts: dict[str, int] = {}
     incomplete: list[str] = []
     names = [row["name"] for row in into.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]

@@ -25,7 +25,7 @@ from skillopt_sleep.storage.database import REPAIR, Database, decode_json
 LEVEL = 6
 """zlib's compression level, at which stored steps take a tenth less space than at level 1."""
 FORGOTTEN = ""
-"""Stored in place of a file's path with the turns of forgotten sessions, so that no copy adds these turns again."""
+"""Stored, instead of a file's path, with each turn of a forgotten session, so that no copy adds the turn again."""
 
 
 class KeptSteps(Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class StepArchive:
             )
 
     def prune(self, size: int) -> tuple[KeptSteps, ...]:
-        """Delete the oldest sessions' steps until the others take at most ``size`` bytes; return these sessions."""
+        """Delete the oldest stored steps until the rest takes at most ``size`` bytes; return their sessions."""
         kept = self.list_kept()
         total = sum(session.size for session in kept)
         dropped: list[KeptSteps] = []

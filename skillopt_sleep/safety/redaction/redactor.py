@@ -243,7 +243,7 @@ def _read(text: str) -> list[Reading]:
 
 
 def _locate(readings: Sequence[Reading], place: tuple[int, int]) -> tuple[int, int]:
-    """Return where in the original text a place in the text of the last ``Reading`` is."""
+    """Return where in the original text a place is that was found in the last of ``readings``."""
     for reading in reversed(readings):
         place = reading.locate(*place)
     return place

@@ -200,7 +200,7 @@ ESCAPING = frozenset("\\%")
 
 
 def find_tokens(text: str) -> Iterator[Found]:
-    """Yield every key of a provider that no rule knows, in order."""
+    """Yield, in order, every key of a provider for which there is no rule."""
     classes = text.encode("ascii", "replace").translate(_CLASSES)
     start = classes.find(_FULL)
     while start >= 0:

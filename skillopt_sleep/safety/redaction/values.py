@@ -24,7 +24,7 @@ Only 1 of 200 names has shorter words, but 95 to 99 of 100 random strings do.
 """
 LONG_WORD = 20
 CHANGES = 0.41
-"""Share of neighbours that differ in sort (small letter, capital, digit) above which a text counts as random."""
+"""Share of neighbouring characters that differ in sort (small letter, capital, digit) above which a text is random."""
 TEXT = 12
 """Minimum number of characters of Base64 that show whether it encodes a text."""
 
