@@ -133,8 +133,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     wished: bool = False
     """Whether every sentence of the rule follows a standing wish that the user typed: "always", "from now on"."""
     own: tuple[int, int] = (0, 0)
-    """Of the requests that the rule was written from: how many it was tried on, and at how many of these it was
-    obeyed."""
+    """Of the requests that the rule was written from: how many it was tried on, and at how many it was obeyed."""
 
     @property
     def rule(self) -> EditRecord:

@@ -37,7 +37,7 @@ PAIRS_A_LIFE = 108
 GO_ON_AT = 1
 """The least score at which another round (every task once more) in the same night is worth its price."""
 PAUSE_AT = -2
-"""The score at which the trial of an edit stops for the night in the middle of a round: one loss without a win.
+"""The score at which the trial of an edit ends for the night before all tasks had a pair: one loss without a win.
 
 Measured (docs/gate.md): an edit that helps as often as it harms stops after a median of six pairs instead of ten. Of
 edits that lift the pass rate from .3 to .7, the first night accepts 77 % instead of 82 %, and all nights as many.
@@ -195,15 +195,16 @@ def choose_threshold(requests: int) -> int:
 
 
 def may_start_round(tally: Tally, pairs_tonight: int) -> bool:
-    """Return whether an undecided edit gets one more round tonight; ``pairs_tonight`` includes pairs lost to failures.
+    """Return whether an undecided edit gets one more round tonight, that is, each task once more.
 
-    The answer depends only on pairs already counted, so it cannot make a wrong acceptance likelier.
+    The answer depends only on pairs already counted, so it cannot make a wrong acceptance likelier. ``pairs_tonight``
+    includes pairs lost to failures.
     """
     return tally.score >= GO_ON_AT and pairs_tonight < PAIRS_A_NIGHT and tally.pairs < PAIRS_A_LIFE
 
 
 def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
-    """Return how many of the ``left`` pairs of a round to replay next, at once; 0 ends the round for tonight.
+    """Return how many of the ``left`` pairs of a round (each task once) to replay next, at once; 0 ends it for tonight.
 
     The number is the fewest pairs that could bring a decision, so no pair is paid for in vain. A round ends at the
     score ``PAUSE_AT``, and when winning all its other pairs would still leave the score below ``GO_ON_AT``: the edit

@@ -113,7 +113,8 @@ class RuleTrial(Generic[TaskT]):
         """Begin with the tally ``before``, which earlier nights counted.
 
         ``requests`` maps each task's id to its request, which may win only twice; without it every win counts, and the
-        sizes of gains do not matter. ``rank`` orders the tasks of a round, the highest first.
+        sizes of gains do not matter. ``rank`` orders the tasks of each round, the highest first; a round is every task
+        once.
         """
         self.tasks = tasks
         self.plan = plan

@@ -23,7 +23,8 @@ from skillopt_sleep.night.report import NightReport, TaskLabel, TaskOrigin
 TEST_SHARE = 0.1
 """The share of an archive's groups of near-duplicates that is sealed: used only to test adopted changes."""
 MIN_GROUPS_FOR_TEST = 20
-"""The least number of groups of near-duplicates from which some are sealed; a smaller archive needs all to learn."""
+"""The least number of groups of near-duplicates in an archive that seals some for the test; a smaller one trains on
+all."""
 
 MOST_NEEDED = 6
 """The requests, with two wins each, that bring a rule to the score 12, which proves a rule written from one request;

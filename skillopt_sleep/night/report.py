@@ -26,7 +26,7 @@ MOST_ATTEMPTS = 3
 
 
 class Adopted(Struct, frozen=True, kw_only=True):
-    """An adopted change of night ``change`` that waits for its test on the sealed tasks; ``attempts`` nights tried."""
+    """An adopted change of night ``change`` whose test on the sealed tasks is due; ``attempts`` nights have tried."""
 
     change: str
     before: Candidate

@@ -211,7 +211,7 @@ def choose_tasks(
 def _list_free_tasks(
     tasks: Sequence[TaskRecord], plan: SplitPlan, past: Past, among: Sequence[TaskRecord]
 ) -> tuple[TaskRecord, ...]:
-    """Return the tasks neither sealed nor fixed for training, those least often used for validation first."""
+    """Return the tasks neither sealed for the test nor fixed for training, those least often used to validate first."""
     unbounded = replace(plan, max_train=len(tasks), max_val=len(tasks), recall_k=0)
     taught = replace(past, fresh=frozenset(task.id for task in tasks))  # no bound on what was used before
     pools = split_tasks(tasks, unbounded, taught, among=among)

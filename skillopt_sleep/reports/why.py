@@ -40,7 +40,7 @@ class RuleState(enum.StrEnum):
     DROPPED = "dropped"
     """The rule stayed undecided, and its test could not continue."""
     HELD = "held back"
-    """The rule was never tried: the guard held it back, it could not be applied, or it was nothing new."""
+    """The rule was never tried: it was held back as unsafe, could not be applied, or was nothing new."""
 
 
 STATES = {

@@ -125,7 +125,7 @@ def compute_day_allowance(workspace: Workspace, ledger: Ledger) -> Allowance | N
 
 
 def find_unused_answers(workspace: Workspace) -> tuple[str, ...]:
-    """Return a notice on answer files that fit no question of the night; () when the handoff backend is not in use."""
+    """Return a notice on files that answer no question of the night; () unless an agent answers in files (handoff)."""
     if not NOT_ISOLATED & {get_role(workspace, role)[0] for role in Role}:
         return ()
     questions, most = workspace.questions, 5

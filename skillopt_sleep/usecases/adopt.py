@@ -54,9 +54,9 @@ def adopt_night(
     """Adopt a night's proposal, or some of its edits; return the night's name and what changed.
 
     ``night`` defaults to the latest one with a waiting proposal, or with these ``edits``. Edits of the proposal need no
-    further option. An edit that the guard holds back must be named in ``edits``, and so must a rule that states a
-    standing wish of the person; other undecided edits need ``undecided``, which means all of them unless some are
-    named. Edits outside of the proposal are recorded as adopted by hand, and so are rules that ``reword`` changes:
+    further option. An edit held back as unsafe (by the guard) must be named in ``edits``, and so must a rule that
+    states a standing wish of the person; other undecided edits need ``undecided``, which means all of them unless some
+    are named. Edits outside of the proposal are recorded as adopted by hand, and so are rules that ``reword`` changes:
     these keep their ids, but are no longer what was tried. Raises ``Refused`` and what ``adopt`` raises.
     """
     reports = {report.night: report for report in workspace.journal.reports(str(workspace.project))}
@@ -101,7 +101,7 @@ def _refuse_live(workspace: Workspace, night: str, edits: Collection[str]) -> No
 def _reword(documents: Sequence[StagedDocument], reword: Reword) -> list[StagedDocument]:
     """Return the documents with their rules as the person rewords them; rules with an empty text are left out.
 
-    Raises ``Refused`` for a text that the guard holds back, and when nothing was reworded.
+    Raises ``Refused`` for a text that is held back as unsafe, and when nothing was reworded.
     """
     edits = [edit for document in documents for edit in document.edits]
     texts = reword(list({edit.id: edit for edit in edits if edit.text}.values()))  # once, for however many files

@@ -103,8 +103,9 @@ def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = Non
     """Return the agent whose documents are tried, and the agents that get its proven rules too.
 
     The first choice is the agent that the settings name; then of the agents in the setting ``land_for``, or else of
-    all, the one with most sessions in scope; then that of the target backend; then the first one that is used on this
-    machine. Unless the settings name other agents, rules go to every agent with sessions in scope.
+    all, the one with most sessions of this project (or of all, with the scope ``all``); then that of the target
+    backend; then the first one used on this machine. Unless the settings name other agents, rules go to every agent
+    with such sessions.
     """
     settings = workspace.settings
     names = settings.land_for.split(",") if settings.land_for != "auto" else []
@@ -185,7 +186,7 @@ def find_shared_memory(file: Path, memories: Sequence[Path]) -> Path:
 
 
 def count_sessions(workspace: Workspace) -> Counter[str]:
-    """Return the number of sessions in scope for each source (agent) that the settings name.
+    """Return for each source (agent) that the settings name the number of sessions that a night here may read.
 
     Sessions of a source that was never harvested are read, but not stored. If only one source has session files, none
     is read, and that source counts as having one session.
@@ -221,7 +222,7 @@ def get_target_skill_name(workspace: Workspace) -> str:
 
 
 def _read_archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set[str], Counter[str]]:
-    """Return the names of all sources with archived sessions, and the number in scope for each of these ``sources``."""
+    """Return the names of all sources with archived sessions, and for each of ``sources`` how many a night may read."""
     asked = {source.name for source in sources}
     counts: Counter[str] = Counter()
     archived = workspace.inbox.count()
