@@ -37,9 +37,7 @@ HOMES = {f"{name.replace('-', '_')}_home": name for name in names(Kind.SOURCE)}
 NOT_SETTINGS = frozenset({"project", "assignments", *HOMES})
 """Shared options that are not settings: the project, ``--set``, and the agents' folders."""
 
-CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
-
-RESUME_HINT = "; the same command continues, and nothing is paid for twice"
+RESUME_HINT = "; the same command continues, and only calls that were in flight are made again"
 """End of the message when a command is interrupted that continues where it was."""
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +14,6 @@ import msgspec
 
 from skillopt_sleep.cli.options import (
     BACKENDS,
-    CAPS,
     RESUME_HINT,
     dry_run_option,
     open_workspace,
@@ -29,14 +27,18 @@ from skillopt_sleep.cli.options import (
 )
 from skillopt_sleep.errors import BudgetSpent, UsageError
 from skillopt_sleep.model import Json
+from skillopt_sleep.registry import Kind, names
 from skillopt_sleep.reports.blocks import Facts, Section, Table
 from skillopt_sleep.reports.formatting import number
+from skillopt_sleep.train.config import CAPS
+from skillopt_sleep.train.datasets import SUFFIXES
 from skillopt_sleep.train.recipe import build_recipe, read_recipe
 from skillopt_sleep.train.splits import get_notes
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.call import Spend
     from skillopt_sleep.model.ports import Progress
+    from skillopt_sleep.train.config import SkillOptConfig
     from skillopt_sleep.train.evaluate import Cell, Evaluation, Matrix
     from skillopt_sleep.train.ports import Item
     from skillopt_sleep.train.recipe import Recipe
@@ -44,11 +46,6 @@ if TYPE_CHECKING:
     from skillopt_sleep.train.trainer import SkillOptTrainer
     from skillopt_sleep.usecases.workspace import Workspace
 
-RETRY_ROOM = 1.25
-"""Default cap on calls, as a multiple of the planned ones; it leaves room for retries, which are calls too."""
-
-MIN_RETRIES = 16
-"""Minimum calls that the default cap allows beyond the planned ones, so that a failing service shows its own error."""
 ROLES = ("target_backend", "target_model", "optimizer_backend", "optimizer_model")
 EVAL_FIELDS = ("workers", "seed", "rollouts_k", "engine", "ray_address", *CAPS)
 FIELDS = ("out_root", "workers", "seed", "num_epochs", "engine", "ray_address", *CAPS)
@@ -79,7 +76,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     reached · 6 another process trains into the folder · 7 disk · 8 the folder
     holds another run · 130 / 143 interrupted: run again to continue
     """  # noqa: D301  \b tells click to keep the lines
-    from skillopt_sleep.usecases.training import build_trainer, write_training_page
+    from skillopt_sleep.usecases.training import build_trainer, choose_caps, write_training_page
 
     over = {name: value for name in FIELDS if (value := flags.pop(name, None)) is not None}
     roles = {name: str(value) for name in ROLES if (value := flags.pop(name, None)) is not None}
@@ -90,8 +87,9 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
         recipe = _use_own_tasks(workspace, recipe, folder) if from_nights else recipe
         trainer = build_trainer(workspace, recipe, progress=None)
         price = trainer.price()
+    cap, caps = choose_caps(recipe.config, price.calls, trainer.backends.values())
     if dry_run:
-        _print_price(price, recipe, _name_models(trainer), get_notes(trainer.env), as_json=as_json)
+        _print_price(price, caps, trainer, as_json=as_json)
         return
     if from_nights:
         from skillopt_sleep.usecases.permissions import require_agreement
@@ -100,9 +98,9 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     for role, name in _name_models(trainer).items():
         click.echo(f"{role}: {name}", err=True)
     steps, calls = number(price.steps, "step"), number(price.calls, "call")
-    click.echo(f"{steps}, at most {calls}; cap: {describe_caps(recipe.config, price.calls)}", err=True)
-    _warn_of_data(get_notes(trainer.env))
-    recipe.config.max_calls = recipe.config.max_calls or choose_call_cap(recipe.config, price.calls)
+    click.echo(f"{steps}, at most {calls}; cap: {caps}", err=True)
+    _warn_of_data(get_notes(trainer.env), recipe.config)
+    recipe.config.max_calls = cap
     with show_progress(RESUME_HINT) as progress:
         trainer = build_trainer(workspace, recipe, progress=_TrainingBar(progress))
         try:
@@ -162,7 +160,7 @@ class _TrainingBar:
     def spent(self, phase: str, spend: Spend) -> None:
         """Show the phase that runs, and what was spent."""
         usd = f", {spend.usd:.2f} USD" if spend.usd else ""
-        self._spend = f"; {spend.calls} calls{usd}"
+        self._spend = f"; {number(spend.calls, 'call')}{usd}"
         if self._bar is not None:
             self._bar.spent(phase, spend)
 
@@ -178,8 +176,8 @@ class _TrainingBar:
 
 
 def _format_time(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes else f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{seconds:.0f} s"
 
 
 def _name_models(trainer: SkillOptTrainer) -> dict[str, str]:
@@ -190,29 +188,24 @@ def _name_models(trainer: SkillOptTrainer) -> dict[str, str]:
     }
 
 
-def _print_price(
-    price: Price, recipe: Recipe, asked: Mapping[str, str], notes: Sequence[str], *, as_json: bool
-) -> None:
+def _print_price(price: Price, caps: str, trainer: SkillOptTrainer, *, as_json: bool) -> None:
+    config, asked, notes = trainer.config, _name_models(trainer), get_notes(trainer.env)
+    faults = [str(fault) for fault in trainer.find_faults()]
     if as_json:
-        table = msgspec.to_builtins(price) | {
-            "calls": price.calls,
-            "out_root": recipe.config.out_root,
-            "asked": dict(asked),
-            "data_notes": list(notes),
-        }
-        print_json(table, indent=2)
+        table = {"calls": price.calls, "out_root": config.out_root, "asked": asked, "data_notes": list(notes)}
+        print_json(msgspec.to_builtins(price) | table | {"not_ready": faults}, indent=2)
         return
-    config = recipe.config
     size = f"{number(config.num_epochs, 'epoch')}, {number(price.steps, 'step')}"
+    items = ", ".join(f"{count} {split}" for split, count in price.items.items())
     calls = [(stage, f"{calls:>7,}") for stage, calls in price.stages.items()]
     total = ("in total", f"{price.calls:>7,}, about {price.tokens:,} tokens")
-    cap = f"Cap: {describe_caps(config, price.calls)}. The price of a call is known after the first one; --max-usd"
     said = f"{size} into {config.out_root}; no model was called and nothing was written."
+    last = (*(f"Data: {note}." for note in notes), f"Cap: {caps}.", *(f"Not ready: {fault}" for fault in faults))
     print_page(
         (
-            Section("", (said, Facts([*asked.items()]))),
+            Section("", (said, Facts([*asked.items(), ("items", items)]))),
             Section("Most calls, not counting retries:", (Facts([*calls, total]),)),
-            Section("", (*(f"Data: {note}." for note in notes), f"{cap} counts from there.")),
+            Section("", last),
         )
     )
 
@@ -286,12 +279,14 @@ def eval_command(
         training.open_evaluation(workspace, recipe, part, progress) as evaluation,
     ):
         sizes, items = _count_calls(evaluation)
-        _warn_of_data(get_notes(evaluation.env))
+        backends = [evaluation.optimizer, *evaluation.targets.values()]
+        cap, caps = training.choose_caps(recipe.config, sizes["calls"], backends)
+        _warn_of_data(get_notes(evaluation.env), recipe.config)
         if dry_run:
-            _print_size(sizes, part.split, recipe, as_json=as_json)
+            _print_size(sizes, part.split, caps, as_json=as_json)
             return
         folder = training.name_evaluation_folder(workspace, evaluation, items)
-        matrix = training.run_evaluation(evaluation, folder, choose_call_cap(recipe.config, sizes["calls"]))
+        matrix = training.run_evaluation(evaluation, folder, cap)
     _print_matrix(matrix, folder, as_json=as_json)
     if not matrix.enough:
         click.echo("skillopt-sleep: under four fifths of the attempts of a cell could be measured", err=True)
@@ -308,7 +303,10 @@ def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json])
         over["optimizer"] = parse_target("--optimizer", str(given["optimizer"]))
     if env.endswith((".toml", ".yaml", ".yml")):
         return _read_recipe(Path(env), from_nights=False, over=over | ({"env": own} if own else {}), roles={})
-    which = "file" if env.partition(":")[0].endswith(".py") else "name"
+    known = env in names(Kind.ENVIRONMENT)
+    if not known and Path(env).suffix.lower() in SUFFIXES:
+        raise UsageError(f"--env {env} is a data file; its items are scored with --env simple_qa --data {env}")
+    which = "file" if env.partition(":")[0].endswith(".py") or (Path(env).is_dir() and not known) else "name"
     return build_recipe(over | {"env": {which: env, **own}})
 
 
@@ -340,7 +338,7 @@ def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
     return sizes, items
 
 
-def _print_size(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: bool) -> None:
+def _print_size(sizes: dict[str, int], split: str, caps: str, *, as_json: bool) -> None:
     if as_json:
         print_json(sizes)
         return
@@ -348,7 +346,7 @@ def _print_size(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: b
         f"{number(sizes['items'], 'item')} of {split} x {number(sizes['skills'], 'skill')} x"
         f" {number(sizes['targets'], 'target')} x {number(sizes['rollouts_k'], 'attempt')}: at most"
         f" {number(sizes['calls'], 'call')}, including judges but not retries.",
-        f"Cap: {describe_caps(recipe.config, sizes['calls'])}. No model was called and nothing was written.",
+        f"Cap: {caps}. No model was called and nothing was written.",
     )
 
 
@@ -382,19 +380,8 @@ def _format_cell(cell: Cell, *, first: bool) -> str:
     return f"{cell.hard:.3f} +- {cell.error:.3f} ({cell.soft:.3f}){against}{lost}"
 
 
-def _warn_of_data(notes: Sequence[str]) -> None:
+def _warn_of_data(notes: Sequence[str], config: SkillOptConfig) -> None:
     for note in notes:
         click.echo(f"data: {note}", err=True)
-
-
-def choose_call_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  whatever has the four caps
-    """Return the default cap on calls for a run that plans this number of ``calls``; None when the user set any cap."""
-    if any(getattr(config, cap) is not None for cap in CAPS):
-        return None
-    return max(math.ceil(calls * RETRY_ROOM), calls + MIN_RETRIES)
-
-
-def describe_caps(config: Any, calls: int) -> str:  # noqa: ANN401  as above
-    """Return the caps of a run in words, such as "300 calls, 5 USD", or the default cap if there is none."""
-    given = [f"{value:,g} {unit}" for cap, unit in CAPS.items() if (value := getattr(config, cap)) is not None]
-    return ", ".join(given) or f"{choose_call_cap(config, calls):,} calls"
+    if config.ray_address and config.engine == "local":
+        click.echo(f"ray_address = {config.ray_address} has no effect without --engine ray", err=True)

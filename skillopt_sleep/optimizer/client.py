@@ -67,7 +67,8 @@ class Optimizer:
         try:
             return Answer(text=self.ask(prompt, phase=phase).text)
         except TransientBackend as error:
-            return Answer(error=f"{type(error).__name__}: {error}", lost=not isinstance(error, BadReply))
+            bad = isinstance(error, BadReply)  # its message says what came
+            return Answer(error=str(error) if bad else f"{type(error).__name__}: {error}", lost=not bad)
 
     def read(self, prompt: Prompt, form: type[ReplyT], *, phase: str) -> tuple[ReplyT | None, Answer]:
         """Return the model's reply as a ``form`` object, or None when it fails, and the ``Answer``, which says why."""

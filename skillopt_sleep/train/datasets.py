@@ -88,7 +88,7 @@ def _read_file(path: Path, ratio: str, seed: int) -> Splits:
     items = read_items(path)
     named = [number for number, item in enumerate(items, start=1) if item.get("split") not in (None, "")]
     if not named and not ratio:
-        raise UsageError(f"{path} is one file: say how to split it, as in ratio = '2:1:7', or name a folder")
+        raise UsageError(f"{path} is one file: split it with ratio = '2:1:7' (--ratio 2:1:7), or name a folder")
     if not items:
         raise UsageError(f"{path} contains no items; a split needs at least one")
     check_ids(items, str(path))

@@ -43,6 +43,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import ConfigError, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import suggest_name
+from skillopt_sleep.registry import Kind, names
 from skillopt_sleep.train.config import SkillOptConfig, check_prompts
 
 Table = dict[str, Json]
@@ -105,13 +106,10 @@ RENAMED = {
 BACKENDS = {
     "azure_openai": "openai",
     "openai_chat": "openai",
-    "openai": "openai",
-    "codex": "codex",
     "codex_exec": "codex",
-    "claude": "claude",
     "claude_code_exec": "claude",
 }
-"""The reference implementation's names of backends, each with the name of that backend here."""
+"""The reference implementation's own names of backends, each with the name of that backend here."""
 COMMANDS = {"codex_exec_path": "codex", "claude_code_exec_path": "claude"}
 """Keys with the path of an agent's program, each with the backend that the path is for."""
 CONTROL: Mapping[str, Table] = {
@@ -233,6 +231,8 @@ def _decode(path: Path) -> Table:
     decode = msgspec.yaml.decode if kind == "YAML" else msgspec.toml.decode
     try:
         return decode(path.read_bytes(), type=dict[str, Json])
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the training file {path} is empty, or is a list: must have settings with names") from error
     except OSError as error:
         raise UsageError(f"cannot read the training file {path}: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -244,7 +244,9 @@ def _check_names(table: Mapping[str, Json], where: str) -> None:
     known = [*FIELDS, *TABLES, "skill"]
     for name in table:
         if name not in known:
-            raise ConfigError(f"{where}{name!r} is not a setting of a training file{suggest_name(name, known)}")
+            near = suggest_name(name, known)
+            tables = f"; tables are [{'], ['.join(TABLES)}]" if isinstance(table[name], dict) and not near else ""
+            raise ConfigError(f"{where}{name!r} is not a setting of a training file{near}{tables}")
 
 
 def _resolve_paths(table: Table, folder: Path) -> Table:
@@ -346,16 +348,17 @@ def _find_places(section: str, key: str, value: Json, given: Mapping[str, Json])
     places, model = RENAMED.get((section, key)), given.get("model")
     if key in COMMANDS and isinstance(model, dict):
         target = model.get("target_backend") or model.get("backend")
-        places = places if BACKENDS.get(str(target)) == COMMANDS[key] else ""
+        places = places if BACKENDS.get(str(target), target) == COMMANDS[key] else ""
     if places and places.endswith("backend"):
         value = _name_backend(value, f"{section}.{key}")
     return None if places is None else dict.fromkeys(places.split(), value)
 
 
 def _name_backend(value: Json, where: str) -> str:
-    if str(value) not in BACKENDS:
-        raise ConfigError(f"{where} is {value!r:.40}; known backends are {', '.join(BACKENDS)}")
-    return BACKENDS[str(value)]
+    name = BACKENDS.get(str(value), str(value))
+    if name not in (known := names(Kind.BACKEND)):
+        raise ConfigError(f"{where} is {value!r:.40}; known backends are {', '.join([*BACKENDS, *known])}")
+    return name
 
 
 def _put(table: Table, place: str, value: Json) -> None:

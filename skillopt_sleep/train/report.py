@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
@@ -37,6 +38,8 @@ class Price(Struct, frozen=True, kw_only=True):
     """The maximum number of model calls of a run, without retries, and an estimate of their tokens."""
 
     steps: int
+    items: dict[str, int]
+    """The number of items, by split."""
     stages: dict[str, int]
     """The calls by stage, such as "rollout"; a judge's calls count in the stage whose answers it judges."""
     tokens: int
@@ -93,6 +96,7 @@ def estimate_price(
     sent += stages["reflect"] * (config.minibatch_size * 3 * chars_per_item + skill_chars) / CHARS_PER_TOKEN
     return Price(
         steps=config.num_epochs * len(steps),
+        items={split: len(members) for split, members in calls.items()},
         stages={stage: calls for stage, calls in stages.items() if calls},
         tokens=round(sent + sum(stages.values()) * OUTPUT_TOKENS),
     )
@@ -138,6 +142,7 @@ def render_page(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
     spend = summary["spend"]
     lines += [
         f"{summary['total_steps']} steps: {accepted} accepted, {rejected} not, {skipped} without a change.",
+        *(f"{line}." for line in _explain_skips(history)),
         f"The best skill is of step {summary['best_step']}: selection {best}, initial {initial}.",
         "",
         "```",
@@ -159,7 +164,7 @@ def render_page(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
 
 def render_terminal(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> str:
     """Return the text that the command line prints at the end of a run."""
-    lines = [render_curve(history, summary["baseline_selection_score"]), ""]
+    lines = [render_curve(history, summary["baseline_selection_score"]), *_explain_skips(history), ""]
     if summary["test_hard"] is not None:
         before, after = summary["baseline_test_hard"], summary["test_hard"]
         lines.append(f"test    initial {_format_number(before)}  best {_format_number(after)}")
@@ -192,6 +197,13 @@ def render_curve(history: Sequence[Mapping[str, Any]], start: float | None) -> s
         for record in history
     ]
     return "\n".join(lines)
+
+
+def _explain_skips(history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each reason for which steps changed nothing, with the number of these steps."""
+    skipped = [str(record["why"]) for record in history if record["action"] == "skip_no_patches"]
+    reasons = Counter(why.partition(" (it said")[0] for why in skipped)
+    return [f"No change in {count} of {len(history)} steps: {why}" for why, count in reasons.most_common()]
 
 
 def _format_number(value: float | None) -> str:

@@ -12,6 +12,7 @@ from skillopt_sleep.errors import BackendUnusable, BadReply, TransientBackend
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus
 from skillopt_sleep.model.replies import Refusal
+from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt
 from skillopt_sleep.optimizer.reflect import (
     LAPSES_FROM,
@@ -78,7 +79,7 @@ def train_step(
     if made.document == state.current_skill:
         state = replace(state, tried=(*state.tried, _note(step, made.edits, f"no change: {made.nothing}")))
         record |= {"action": "skip_no_patches", "why": made.nothing}
-        run.tell(f"  step {step}: no change, {made.nothing}")
+        run.tell(f"  step {step}: no change, {excerpt(made.nothing, 240)}")
     else:
         judgement = judge_candidate(run, state, made.document, step=step, folder=f"{folder}/selection_eval")
         state = _remember(judgement, made, step)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import BackendUnusable, ConfigError, NotLoggedIn, UsageError
+from skillopt_sleep.errors import BackendUnusable, ConfigError, FatalBackend, NotLoggedIn, UsageError
 from skillopt_sleep.gate.rule import is_enough_measured
 from skillopt_sleep.model.call import Prompt, Reply, Role
 from skillopt_sleep.model.ports import Backend
@@ -113,8 +113,12 @@ class SkillOptTrainer:
             with opened as made:
                 tell = partial(print, file=sys.stderr) if self.config.verbose else made.tell
                 run = dataclasses.replace(made, items=self._load_items(), progress=self._progress, tell=tell)
-                state, history = self._train(run)
-                return finish(run, state, history, started=started)
+                try:
+                    state, history = self._train(run)
+                    return finish(run, state, history, started=started)
+                except FatalBackend as error:
+                    error.args = (_name_tables(str(error), self.backends), *error.args[1:])
+                    raise
 
     def price(self) -> Price:
         """Return the run's maximum number of calls and a guess at its tokens; ask no model. Raises ``UsageError``."""
@@ -154,7 +158,8 @@ class SkillOptTrainer:
     def _train(self, run: Run) -> tuple[RunState, list[dict[str, Any]]]:
         """Begin or resume the run, and do all remaining steps and ends of epochs; return the state and step records."""
         config = self.config
-        self._probe()
+        for fault in self.find_faults():
+            raise fault
         state = self._begin(run)
         history = self.history = run.artefacts.history(state.last_completed_step)
         self._show(state)
@@ -169,14 +174,16 @@ class SkillOptTrainer:
             state = self._train_epoch(run, state, history, scheduler, epoch=epoch, total=total)
         return state, history
 
-    def _probe(self) -> None:
-        """Raise ``FatalBackend`` if a model could not be asked, e.g. without a key; make no call to find out."""
+    def find_faults(self) -> list[FatalBackend]:
+        """Return, for each model that could not be asked, e.g. without a key, the reason; make no call to find out."""
+        faults: list[FatalBackend] = []
         for role, backend in self.backends.items():
             health = backend.probe()
             if not health.ready:
                 kind = NotLoggedIn if health.logged_in is False else BackendUnusable
-                detail = health.detail.replace(f"[backends.{backend.name}]", f"[{role}]")  # as in a training file
-                raise kind(f"the {role} client {backend.name} cannot be used: {detail}")
+                detail = _name_tables(health.detail, {role: backend})
+                faults.append(kind(f"the {role} client {backend.name} cannot be used: {detail}"))
+        return faults
 
     def _begin(self, run: Run) -> RunState:
         """Return the saved state of the run in the folder, or a new one for which the initial skill has been scored.
@@ -217,7 +224,7 @@ class SkillOptTrainer:
         value = run.value(score)
         state = replace(state, current_score=value, best_score=value)
         run.artefacts.commit(state, [], snapshot=False)
-        run.tell(f"initial skill: selection {value:.4f} over {score.measured} items")
+        run.tell(f"initial skill: selection {value:.4f} over {score.measured} item{'s' * (score.measured != 1)}")
         return state
 
     def _train_epoch(
@@ -268,6 +275,14 @@ def is_stuck(history: Sequence[Mapping[str, Any]], refusals: int) -> bool:
     """Tell whether the gate refused the last ``refusals`` candidates (0: never). A step need not have a candidate."""
     tried = [record["action"] for record in history if record["action"] != "skip_no_patches"]
     return 0 < refusals <= len(tried) and set(tried[-refusals:]) <= {"reject", "undecided"}
+
+
+def _name_tables(message: str, backends: Mapping[Role, Backend]) -> str:
+    """Return an error message with tables of settings, as [backends.claude], replaced by those of a training file."""
+    for name in {backend.name for backend in backends.values()}:
+        tables = " or ".join(f"[{role}]" for role, backend in backends.items() if backend.name == name)
+        message = message.replace(f"[backends.{name}]", tables)
+    return message
 
 
 class _Nobody:

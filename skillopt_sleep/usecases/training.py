@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from msgspec import Struct
 from skillopt_sleep.errors import ConfigError, Refused, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Role
+from skillopt_sleep.model.ports import NamesPrice
 from skillopt_sleep.model.text import suggest_name
 from skillopt_sleep.registry import Kind, build, find, option_names
 from skillopt_sleep.usecases.adapters import build_judges, get_role
@@ -25,6 +27,7 @@ from skillopt_sleep.usecases.documents import read_live_documents
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.ports import Backend, Progress
+    from skillopt_sleep.train.config import SkillOptConfig
     from skillopt_sleep.train.evaluate import Evaluation, Matrix
     from skillopt_sleep.train.ports import Item, SkillEnv, TrainProgress
     from skillopt_sleep.train.recipe import Recipe
@@ -33,6 +36,11 @@ if TYPE_CHECKING:
 
 Table = Mapping[str, Json]
 
+RETRY_ROOM = 1.25
+"""Default cap on calls, as a multiple of the planned ones; it leaves room for retries, which are calls too."""
+MIN_RETRIES = 16
+"""Minimum calls that the default cap allows beyond the planned ones, so that a failing service shows its own error."""
+CAP_UNITS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
 NIGHT_TASKS = "tasks.json"
 """The file with the user's tasks, as they were when a training run on them began, in the folder of that run."""
 NIGHT_SKILL = "initial_skill.md"
@@ -51,6 +59,22 @@ class EvaluationRequest(Struct, frozen=True, kw_only=True):
     split: str = "test"
     limit: int = 0
     """Maximum number of items to score; 0 means every item of the split."""
+
+
+def choose_caps(config: SkillOptConfig, calls: int, backends: Iterable[Backend]) -> tuple[int | None, str]:
+    """Return the cap on a run's calls (None: no cap), and all its caps in words; ``calls`` are planned.
+
+    By default it is a little more than planned, if the user set no cap, or only one in dollars and some of ``backends``
+    report no price, so that their calls do not count in dollars.
+    """
+    given = {cap: value for cap in CAP_UNITS if (value := getattr(config, cap)) is not None}
+    unpriced = [backend.name for backend in backends if isinstance(backend, NamesPrice) and not backend.priced]
+    if not given or (unpriced and list(given) == ["max_usd"]):
+        given["max_calls"] = max(math.ceil(calls * RETRY_ROOM), calls + MIN_RETRIES)
+    words = ", ".join(f"{given[cap]:,g} {unit}" for cap, unit in CAP_UNITS.items() if cap in given)
+    if unpriced and "max_usd" in given:
+        words += f" (which do not count {' and '.join(dict.fromkeys(unpriced))}: no price is reported)"
+    return given.get("max_calls"), words
 
 
 def build_environment(

@@ -72,13 +72,33 @@ def test_dry_run_prices_and_writes_nothing(cli, folder):
     """Calls by stage, without a call and without a folder."""
     done = cli(*dry(folder), "--max-usd", "3")
     assert done.code == 0, done.err
-    for words in ("optimizer ", "target ", "rollout", "aggregate", "slow update", "in total", "Cap: 3 USD"):
+    for words in ("optimizer ", "target ", " train, ", "rollout", "aggregate", "slow update", "in total", "Cap: "):
         assert words in done.out
     assert not (folder / "out").exists()
     assert re.search(r"^1 epoch, 3 steps into .*out; no model was called", cli(*dry(folder), "--num-epochs", "1").out)
     told = json.loads(cli(*dry(folder), "--json").out)
     assert told["calls"] == sum(told["stages"].values())
     assert told["asked"] == {"optimizer": "simulated:simulated", "target": "simulated:simulated"}
+    assert told["not_ready"] == []
+
+
+def test_dry_run_says_which_model_cannot_be_asked(cli, folder):
+    """Without its key, before anything is paid; the calls are counted nevertheless."""
+    done = cli(
+        *dry(folder), "--target-backend", "openai", "--target-model", "small", "--set", "backends.openai.timeout=9"
+    )
+    assert done.code == 0
+    assert "Not ready: the target client openai cannot be used: " in done.out
+    assert "set OPENAI_API_KEY" in done.out
+
+
+def test_cap_in_dollars_alone_bounds_models_with_a_price_only(cli, folder):
+    """Others get a cap on calls as well, and both are said."""
+    done = cli(*dry(folder), "--max-usd", "3")
+    assert re.search(
+        r"^Cap: \d+ calls, 3 USD \(which do not count simulated: no price is reported\)\.$", done.out, re.MULTILINE
+    )
+    assert "Cap: 50 calls, 3 USD (" in cli(*dry(folder), "--max-usd", "3", "--max-calls", "50").out
 
 
 def test_cap_holds_and_the_run_goes_on(cli, folder):

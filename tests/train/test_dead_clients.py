@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skillopt_sleep.calls.clock import SystemClock
-from skillopt_sleep.errors import BackendUnusable, BadReply, NotLoggedIn
+from skillopt_sleep.errors import BackendUnusable, BadReply, ModelRefused, NotLoggedIn
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
 from tests.fakes.school import School, SchoolEnv
@@ -110,6 +110,20 @@ def test_refused_key_is_no_broken_line(tmp_path):
     assert dead.asked == 1
 
 
+@pytest.mark.parametrize(("role", "table"), [("target", "[target]"), ("both", "[optimizer] or [target]")])
+def test_refusal_names_the_table_of_the_training_file(tmp_path, role, table):
+    """Not the one of the settings, in which the backend's own message says where a value belongs."""
+
+    class Refused(School):
+        def _answer(self, prompt):
+            raise ModelRefused(f"name another model by `model` in [backends.{self.name}]")
+
+    optimizer = Refused() if role == "both" else Dead()
+    with pytest.raises(ModelRefused) as raised:
+        trainer(tmp_path, target=Refused(), optimizer=optimizer).train()
+    assert str(raised.value) == f"name another model by `model` in {table}"
+
+
 class Garbled(School):
     """Answers the first analysts, or all, with what nobody can read."""
 
@@ -138,6 +152,8 @@ def test_answer_that_cannot_be_read_ends_no_run(tmp_path, said):
     assert all("cannot be read" in record["why"] for record in history)
     assert [record["n_analyses_lost"] for record in history] == [0] * 4
     assert summary["total_skips"] == 4
+    assert "No change in 4 of 4 steps: the reflection cannot be read: " in (tmp_path / "summary.md").read_text()
+    assert "BadReply" not in (tmp_path / "summary.md").read_text()
 
 
 def test_run_goes_on_learning_after_an_unreadable_answer(tmp_path):

@@ -77,7 +77,8 @@ def test_training_file_for_own_data_is_read(tmp_path, monkeypatch, capsys):
     price = typed("skillopt-sleep train train.toml --dry-run", capsys)
     assert "openai:the-small-one" in price
     assert "claude" in price
-    assert "Cap: 5 USD" in price
+    assert re.search(r"Cap: \d+ calls, 5 USD \(which do not count openai: no price is reported\)", price)
+    assert "Not ready: the target client openai cannot be used: " in price  # nothing answers at its base_url
 
 
 def test_quick_start_of_the_library_runs(tmp_path, monkeypatch, capsys):

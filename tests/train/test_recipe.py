@@ -139,7 +139,9 @@ def test_file_in_the_form_of_the_reference_is_read(published):
         ("model: {target_backend: minimax_chat}", "model.target_backend is 'minimax_chat'; known backends are"),
         ("train: {batch_size: many}", "batch_size is 'many', must be a whole number"),
         ("train: {batch_size: 3", "is not YAML"),
-        ("- train", "is not YAML"),
+        ("- train", "is empty, or is a list"),
+        ("", "is empty, or is a list"),
+        ("data: {}", "tables are [env], [target], [optimizer], [prompts]"),
     ],
 )
 def test_mistake_in_a_file_of_the_reference_is_one_line(tmp_path, line, words):

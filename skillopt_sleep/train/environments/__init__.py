@@ -69,7 +69,8 @@ def load_environment(
     if (place / ADAPTER_FILE).is_file():
         place /= ADAPTER_FILE
     if not place.is_file():
-        raise UsageError(f"there is no environment file {place}")
+        what = f"the folder {place} has no {ADAPTER_FILE}: name the" if place.is_dir() else "there is no"
+        raise UsageError(f"{what} environment file {place / 'FILE.py' if place.is_dir() else place}")
     return make_environment(_find_in_module(_import_file(place), name, place), options, f"{place}", config=config)
 
 
