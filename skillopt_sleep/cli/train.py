@@ -280,13 +280,13 @@ def eval_command(
     ):
         sizes, items = _count_calls(evaluation)
         backends = [evaluation.optimizer, *evaluation.targets.values()]
-        cap, caps = training.choose_caps(recipe.config, sizes["calls"], backends)
+        recipe.config.max_calls, caps = training.choose_caps(recipe.config, sizes["calls"], backends)
         _warn_of_data(get_notes(evaluation.env), recipe.config)
         if dry_run:
             _print_size(sizes, part.split, caps, as_json=as_json)
             return
         folder = training.name_evaluation_folder(workspace, evaluation, items)
-        matrix = training.run_evaluation(evaluation, folder, cap)
+        matrix = training.run_evaluation(evaluation, folder)
     _print_matrix(matrix, folder, as_json=as_json)
     if not matrix.enough:
         click.echo("skillopt-sleep: under four fifths of the attempts of a cell could be measured", err=True)
@@ -327,12 +327,12 @@ def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
 
     with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
         items = prepare_items(evaluation, scratch)
-    attempts = len(evaluation.skills) * len(evaluation.targets) * evaluation.rollouts_k
+    attempts = len(evaluation.skills) * len(evaluation.targets) * evaluation.config.rollouts_k
     sizes = {
         "items": len(items),
         "skills": len(evaluation.skills),
         "targets": len(evaluation.targets),
-        "rollouts_k": evaluation.rollouts_k,
+        "rollouts_k": evaluation.config.rollouts_k,
         "calls": sum(evaluation.env.calls_of(item) for item in items) * attempts,
     }
     return sizes, items

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from skillopt_sleep.errors import BackendUnusable
 from skillopt_sleep.gate.rule import is_enough_measured
-from skillopt_sleep.model.call import Caps, Role, Spend
+from skillopt_sleep.model.call import Role, Spend
 from skillopt_sleep.model.ports import Backend, Progress
 from skillopt_sleep.storage.ledger import TrainingFolder
 from skillopt_sleep.train.config import SkillOptConfig
@@ -38,15 +38,8 @@ class Evaluation:
     split: str = "test"
     limit: int = 0
     """Number of items to use, the split's first ones; 0: all."""
-    rollouts_k: int = 1
-    """Number of attempts at each item."""
-    workers: int = 8
-    seed: int = 42
-    caps: Caps = field(default_factory=Caps)
-    engine: str = "local"
-    """Where items are tried: "local" (threads of this process) or "ray" (the nodes of a Ray cluster)."""
-    ray_address: str = ""
-    extras: Mapping[str, Any] = field(default_factory=dict)
+    config: SkillOptConfig = field(default_factory=SkillOptConfig)
+    """Attempts at each item (``rollouts_k``), seed, workers, engine and caps; ``setup`` of ``env`` gets all."""
     progress: Progress | None = None
     redactor: Redactor | None = None
     """Removes secrets from prompts and replies; None if the items contain no secrets."""
@@ -92,7 +85,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
 def prepare_items(evaluation: Evaluation, out_root: str) -> list[Item]:
     """Set up the environment and return the items to score. No model is called, so bad data are found for free."""
     nobody: Any = None
-    set_up(evaluation.env, _make_config(evaluation, out_root).to_dict(), nobody, nobody)
+    set_up(evaluation.env, replace(evaluation.config, out_root=out_root).to_dict(), nobody, nobody)
     return _load_items(evaluation)
 
 
@@ -105,11 +98,11 @@ def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
     items: list[Item] = []
     for target, backend in evaluation.targets.items():
         opened = open_run(
-            _make_config(evaluation, str(store.folder)),
+            replace(evaluation.config, out_root=str(store.folder)),
             evaluation.env,
             {Role.OPTIMIZER: evaluation.optimizer, Role.TARGET: backend},
             store,
-            caps=evaluation.caps,
+            caps=evaluation.config.caps,
             redactor=evaluation.redactor,
             progress=evaluation.progress,
         )
@@ -133,23 +126,12 @@ def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
         env=evaluation.env.name,
         split=evaluation.split,
         items=len(items),
-        rollouts_k=evaluation.rollouts_k,
+        rollouts_k=evaluation.config.rollouts_k,
         skills=tuple(evaluation.skills),
         targets=tuple(evaluation.targets),
         cells=cells,
         enough=all(cell.hard is not None for cell in cells),
         spend=store.ledger.spent(),
-    )
-
-
-def _make_config(evaluation: Evaluation, out_root: str) -> SkillOptConfig:
-    return SkillOptConfig(
-        out_root=out_root,
-        workers=evaluation.workers,
-        seed=evaluation.seed,
-        engine=evaluation.engine,
-        ray_address=evaluation.ray_address,
-        extras=dict(evaluation.extras),
     )
 
 
@@ -162,9 +144,10 @@ def _load_items(evaluation: Evaluation) -> list[Item]:
 
 def _attempt(evaluation: Evaluation, run: Run, skill: str, target: str, text: str) -> list[RolloutResult]:
     found: list[RolloutResult] = []
-    for number in range(evaluation.rollouts_k):
+    for number in range(evaluation.config.rollouts_k):
         folder = "/".join(["eval", _make_file_name(target), _make_file_name(skill), str(number)])
-        draw = Draw(phase="eval", split=evaluation.split, number=number, folder=folder, seed=evaluation.seed + number)
+        seed = evaluation.config.seed + number
+        draw = Draw(phase="eval", split=evaluation.split, number=number, folder=folder, seed=seed)
         found += run.roll(run.items[evaluation.split], text, draw)
     return found
 

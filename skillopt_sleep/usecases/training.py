@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -210,13 +209,7 @@ def open_evaluation(
         optimizer=build_role(workspace, Role.OPTIMIZER, recipe.optimizer),
         split=request.split,
         limit=request.limit,
-        rollouts_k=config.rollouts_k,
-        workers=config.workers,
-        seed=config.seed,
-        engine=config.engine,
-        ray_address=config.ray_address,
-        caps=config.caps,
-        extras=config.extras,
+        config=config,
         progress=progress,
         redactor=workspace.redactor if env.from_sessions else None,
     )
@@ -243,19 +236,17 @@ def name_evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: 
         evaluation.split,
         evaluation.skills,
         {name: [backend.name, backend.model, get_client_traits(backend)] for name, backend in clients.items()},
-        evaluation.seed,
-        evaluation.extras,
+        evaluation.config.seed,
+        evaluation.config.extras,
     ]
     return workspace.data_dir / "evals" / digest_of(asked)
 
 
-def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:
-    """Run an evaluation, with its replies in ``folder``; ``max_calls`` replaces its cap. Raises as ``evaluate``."""
+def run_evaluation(evaluation: Evaluation, folder: Path) -> Matrix:
+    """Run an evaluation; store its replies in ``folder``. Raises as ``evaluate`` does."""
     from skillopt_sleep.storage.ledger import open_training_folder
     from skillopt_sleep.train.evaluate import evaluate
 
-    if max_calls is not None:
-        evaluation = replace(evaluation, caps=msgspec.structs.replace(evaluation.caps, calls=max_calls))
     with open_training_folder(folder) as store:
         return evaluate(evaluation, store)
 
