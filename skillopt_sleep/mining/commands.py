@@ -92,7 +92,7 @@ def command_id(line: str) -> str:
 
 
 def collapse_spaces(line: str) -> str:
-    """Return a command with single spaces between its words; unchanged if quoting is nested, as in "$(...)"."""
+    """Return a command with single spaces between its words; unchanged if only a shell can tell them: "$(...)"."""
     text = line.strip()
     if _NESTED.search(text):
         return text

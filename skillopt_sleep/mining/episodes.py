@@ -181,7 +181,7 @@ def explain_pointing(request: str) -> str:
 
 
 def find_obstacle(episode: Episode) -> str:
-    """Return why an episode (a request and what followed) cannot be replayed without its session; "" when it can."""
+    """Return why an episode (a request and what followed) cannot be a task without its session; "" when it can."""
     typed = strip_pasted(episode.request.prompt)
     if len(_WORD.findall(typed)) < 2:  # noqa: PLR2004  a single word is a name or a "yes"
         return "only pasted text" if len(episode.request.prompt) > len(typed) else "a single word"

@@ -196,7 +196,7 @@ def _link_chains(places: Sequence[Place], corrections: Sequence[_Candidate]) -> 
 
 
 def _is_next_link(places: Sequence[Place], link: _Candidate, candidate: _Candidate) -> bool:
-    """Return whether a correction continues the one before it: it is about the answer to that one, or its work."""
+    """Return whether a correction continues the one before it, by its subject or because the same lines change."""
     if link.said is None or candidate.said is None:
         return False
     said, again = places[link.said], places[candidate.said]

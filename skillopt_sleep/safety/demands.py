@@ -126,7 +126,7 @@ class Polarity(Struct, frozen=True):
         return bool((self.negations + (self.omits or self.intervenes)) % 2)
 
     def allows(self, other: Polarity) -> bool:
-        """Return whether a typed clause with these signs supports one with signs ``other``; "never ..." no "do ..."."""
+        """Return whether a typed clause can support another with the signs ``other``: "never push" cannot "push"."""
         if other.concedes and not self.concedes:
             return False
         if self.complains:  # "you forgot the tests" demands tests; "why do you add comments" may demand either
@@ -160,7 +160,7 @@ def read_polarity(clause: str) -> Polarity:
 
 
 def _drop_condition(condition: re.Match[str]) -> str:
-    """Return a clause without its condition: "not push" of "if tests fail not push"; " " when nothing remains."""
+    """Return what to keep of a matched condition: "not push" of "if tests fail do not push"; " " when nothing."""
     found = _find_late_negation(condition[0])
     return condition[0][found:] if found else " "
 

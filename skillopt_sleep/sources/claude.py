@@ -308,7 +308,7 @@ class SessionReader:
         return self.log.begin_turn(text, id=self._turn_id(record, text), kind=kind, at=record.timestamp or "")
 
     def _turn_id(self, record: records.Record, text: str) -> str:
-        """Return an id for the turn: the line's uuid, or if it is missing or taken, a digest of it, time and text."""
+        """Return the turn's id: the line's uuid, or if that is missing or taken, a digest with time and text."""
         if record.uuid and record.uuid not in self._used_ids:
             self._used_ids.add(record.uuid)
             return record.uuid

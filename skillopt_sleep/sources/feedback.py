@@ -47,7 +47,7 @@ SHARED = 1 / 3
 """Share of a prompt's content words that must be in the answer (two words suffice) for the prompt to be about it."""
 
 SAME_REQUEST = 0.6
-"""Share of the longer prompt's content words (three at least) that must be in the next prompt for it to repeat it."""
+"""Share of the longer one's content words (at least three) that two prompts in a row must share to ask the same."""
 
 QUOTED = 12
 """Minimum number of characters of a line of the prompt that is in the answer too, and so counts as quoted from it."""

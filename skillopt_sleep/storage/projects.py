@@ -204,7 +204,7 @@ class ProjectScope:
         return theirs is not None and bool(theirs.keys & mine.keys)
 
     def _match_by_name(self, cwd: str) -> Place:
-        """Return if a deleted worktree is the project's, by the names in its path, such as ``worktrees/1a2b/shop``."""
+        """Return whether a deleted worktree is the project's, judging by its path (``worktrees/1a2b/shop``)."""
         mine = self._repository
         collected = _PLACE.search(Path(os.path.realpath(cwd)).as_posix())
         if mine is None or collected is None:

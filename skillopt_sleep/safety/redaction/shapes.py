@@ -276,7 +276,7 @@ def _is_dotted_body(run: str, issuer: str) -> bool:
 
 
 def _find_body(run: str) -> str | None:
-    """Return the random part of a key after its prefix; None when ``run``, letters and digits in a row, is no key."""
+    """Return the random part of a key after its prefix; None when the word ``run`` is not a key."""
     for sign in _P.SIGN.finditer(run, 0, LONGEST_ISSUER + 1):
         cut = sign.start()
         at = max(run.rfind("-", 0, cut), run.rfind("_", 0, cut)) + 1

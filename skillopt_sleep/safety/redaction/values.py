@@ -145,7 +145,7 @@ def _is_path(value: str) -> bool:
 
 
 def _is_stated(value: str, name: str) -> bool:
-    """Return whether a value is a secret in an .env file or the like, where only stand-ins ("changeme") are none."""
+    """Return whether a value is a secret where most values are, as in an .env file; a stand-in or path is not."""
     return not (
         is_stand_in(value)
         or _is_path(value)
