@@ -294,10 +294,10 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
     The counts are of replays by the agent that no failed call lost: ``rollouts`` in all, ``unproven`` where its records
     do not mention a document it was given, ``with_skill`` where a skill was on its list, ``opened`` where it read that
-    skill. ``failures`` counts what the agent did by itself (refused, out_of_turns, out_of_time, out_of_room,
-    broke_workspace: score 0), silent_bypass (a skill never opened) and not_loaded (unmeasured). ``loading`` says
-    whether it loads the proposal, and ``why`` how that is known; ``confirmation`` is what it did at moments with the
-    proposal. ``moved`` rules went from the skill to the memory file, for the reason ``unread``.
+    skill. ``failures`` counts, by name, ends that the agent caused and that score 0 (refused, out_of_turns,
+    out_of_time, out_of_room, broke_workspace), skills never opened (silent_bypass) and unmeasured replays (not_loaded).
+    ``loading`` says whether it loads the proposal, and ``why`` how that is known; ``confirmation`` is what it did at
+    moments with the proposal. ``moved`` rules went from the skill to the memory file, for the reason ``unread``.
     """
 
     mode: ReplayMode = ReplayMode.TEXT

@@ -171,7 +171,7 @@ class TrialRunner:
         return wave
 
     def _try_strictly(self, rules: list[RuleOnTrial]) -> list[RuleOnTrial]:
-        """Compare mean scores with and without each rule, as the SkillOpt paper does; replay each base only once."""
+        """Compare mean scores without and with each rule, as the SkillOpt paper does; replays without are shared."""
         known: tuple[ReplayResult, ...] = ()
         tried = []
         for rule in rules:

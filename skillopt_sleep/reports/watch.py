@@ -2,8 +2,9 @@
 
 Replays prove a rule; only the sessions show whether it helps in daily work. This module only counts, without a model. A
 prompt counts for a rule when it repeats, word for word, a correction from which the rule was written. Another
-correction counts when it resembles the rule or such a correction, and in more than phrases like "you forgot ... again".
-The corrections behind a rule count as made before it, even if no prompt with a recorded time contains them any more.
+correction counts when it resembles the rule or such a correction in words of its subject, not only in phrases such as
+"you forgot ... again". The corrections behind a rule count as made before it, even if no prompt with a recorded time
+contains them any more.
 """
 
 from __future__ import annotations
