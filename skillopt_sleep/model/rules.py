@@ -54,6 +54,10 @@ _OPPOSITES = tuple(frozenset(pair.split("/")) for pair in _OPPOSED_WORDS.split()
 _DIRECTIONS = {word: f"direction{number}" for number, pair in enumerate(_OPPOSITES) for word in pair}
 """A placeholder for both words of a pair such as before/after, so that rules differing only in it look similar."""
 _WORD = re.compile(r"[^\W\d_]+")
+_PREFERRED = re.compile(
+    r"(\w+),? (?:instead of|rather than|over|not|before|after|above|below|into) (?:(?:the|an?|each|every) )?(\w+)"
+)
+"""Matches two words in an order that matters, such as "uv instead of pip"."""
 
 
 def is_same_rule(edit: EditRecord, other: EditRecord) -> bool:
@@ -139,7 +143,10 @@ def _find_numbers(text: str) -> frozenset[str]:
 
 
 def _turns(text: str, other: str) -> bool:
-    """Return whether one rule has a word such as "before" where the other has its opposite "after"."""
+    """Return whether one rule has "before" where the other has "after", or "a instead of b" against "b instead of a"."""
+    first, second = (frozenset(_PREFERRED.findall(fold(words))) for words in (text, other))
+    if any((worse, better) in second for better, worse in first if better != worse):
+        return True
     one, two = (frozenset(_WORD.findall(fold(words))) for words in (text, other))
     return any(len(pair & one) == len(pair & two) == 1 and pair & one != pair & two for pair in _OPPOSITES)
 

@@ -27,6 +27,10 @@ OPPOSED = [
     ("Keep lines under 80 characters.", "Keep lines under 100 characters."),
     ("Use pytest with coverage.", "Use pytest without coverage."),
     ("提交前运行测试", "提交前不运行测试"),
+    ("Use uv instead of pip.", "Use pip instead of uv."),
+    ("Prefer httpx over requests.", "Prefer requests over httpx."),
+    ("Put the tests before the docs in a commit.", "Put the docs before the tests in a commit."),
+    ("Indent with tabs, not blanks.", "Indent with blanks, not tabs."),
 ]
 OTHER = [
     ("Run the linter before you commit.", "Ask before you delete a file."),
