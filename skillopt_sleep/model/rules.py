@@ -143,7 +143,7 @@ def _find_numbers(text: str) -> frozenset[str]:
 
 
 def _turns(text: str, other: str) -> bool:
-    """Return whether one rule has "before" where the other has "after", or "a instead of b" against "b instead of a"."""
+    """Return whether one rule has "before" where the other has "after", or "a, not b" where that has "b, not a"."""
     first, second = (frozenset(_PREFERRED.findall(fold(words))) for words in (text, other))
     if any((worse, better) in second for better, worse in first if better != worse):
         return True

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.model import Json
-from skillopt_sleep.night.report import SCHEMA_VERSION, HoldoutRow, NightReport
+from skillopt_sleep.night.report import HoldoutRow, NightReport
 from skillopt_sleep.reports.formatting import (
     PHASES,
     code,
@@ -240,34 +239,3 @@ def render_diagnostics(report: NightReport) -> bytes:
 def render_evidence(rows: Iterable[EvidenceRow]) -> bytes:
     """Return the contents of ``evidence.jsonl``: one rollout on each line, in order, with every key."""
     return b"".join(to_json(row) + b"\n" for row in rows)
-
-
-def build_schema() -> dict[str, Json]:
-    """Return the JSON Schema (2020-12) of ``diagnostics.json``; its descriptions are the docstrings of the classes."""
-    generated = msgspec.json.schema(NightReport)
-    definitions = {name: _close(definition) for name, definition in generated["$defs"].items()}
-    night = definitions.pop("NightReport")
-    night["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **night,
-        "title": "diagnostics.json of SkillOpt-Sleep",
-        "$defs": definitions,
-    }
-
-
-def render_schema() -> bytes:
-    """Return the schema as the text of the file that is published in docs/."""
-    return msgspec.json.format(msgspec.json.encode(build_schema()), indent=2) + b"\n"
-
-
-def _close(definition: dict[str, Any]) -> dict[str, Any]:
-    """Put the description of a schema's object on one line, require every key of the object and allow no other."""
-    closed = {**definition, "description": " ".join(definition["description"].replace("``", "`").split())}
-    if "properties" in definition:
-        properties = {
-            name: {keyword: value for keyword, value in keywords.items() if keyword != "default"}
-            for name, keywords in definition["properties"].items()
-        }
-        closed |= {"properties": properties, "required": list(properties), "additionalProperties": False}
-    return closed

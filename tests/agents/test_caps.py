@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 
-import jsonschema
 import pytest
 
 from skillopt_sleep.backends.claude import ClaudeBackend
@@ -13,11 +12,11 @@ from skillopt_sleep.errors import BudgetSpent
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Bounds, Prompt
 from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode
-from skillopt_sleep.reports.page import build_schema
 from skillopt_sleep.storage.journal import get_night_folder
 from tests.agents.clis import CLIS
 from tests.agents.nights import MODELS, sleeper
 from tests.agents.working import at_work
+from tests.fakes.diagnostics import check_schema
 from tests.loopback import Called, Said
 
 MOST, MINUTES, TIMEOUT = 20, 0.2, 6.0
@@ -37,7 +36,7 @@ def asked_of(requests):
 def diagnosis(report):
     """What stands in the folder of the night, by its schema."""
     found = json.loads((get_night_folder(report.project, report.night) / "diagnostics.json").read_text())
-    jsonschema.validate(found, build_schema())
+    check_schema(found)
     return found
 
 

@@ -1,12 +1,46 @@
-"""Checks diagnostics against their published schema, which is read once."""
+"""Makes the schema of diagnostics that docs/ publishes, and checks diagnostics against it."""
 
 from __future__ import annotations
 
 import functools
+from typing import Any
 
+import msgspec
 from jsonschema import Draft202012Validator
 
-from skillopt_sleep.reports.page import build_schema
+from skillopt_sleep.model import Json
+from skillopt_sleep.night.report import SCHEMA_VERSION, NightReport
+
+
+def build_schema() -> dict[str, Json]:
+    """Return the JSON Schema (2020-12) of ``diagnostics.json``; its descriptions are the docstrings of the classes."""
+    generated = msgspec.json.schema(NightReport)
+    definitions = {name: _close(definition) for name, definition in generated["$defs"].items()}
+    night = definitions.pop("NightReport")
+    night["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **night,
+        "title": "diagnostics.json of SkillOpt-Sleep",
+        "$defs": definitions,
+    }
+
+
+def render_schema() -> bytes:
+    """Return the schema as the text of the file that is published in docs/."""
+    return msgspec.json.format(msgspec.json.encode(build_schema()), indent=2) + b"\n"
+
+
+def _close(definition: dict[str, Any]) -> dict[str, Any]:
+    """Put the description of a schema's object on one line, require every key of the object and allow no other."""
+    closed = {**definition, "description": " ".join(definition["description"].replace("``", "`").split())}
+    if "properties" in definition:
+        properties = {
+            name: {keyword: value for keyword, value in keywords.items() if keyword != "default"}
+            for name, keywords in definition["properties"].items()
+        }
+        closed |= {"properties": properties, "required": list(properties), "additionalProperties": False}
+    return closed
 
 
 @functools.cache

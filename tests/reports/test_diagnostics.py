@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Skip
 from skillopt_sleep.night.report import NightReport, TaskLabel
-from skillopt_sleep.reports.page import build_schema, render_diagnostics, render_schema
+from skillopt_sleep.reports.page import render_diagnostics
+from tests.fakes.diagnostics import build_schema, render_schema
 from tests.reports.samples import ACCEPTED, RUNNING, SAMPLES
 
 DOCS = Path(__file__).parents[2] / "docs"
