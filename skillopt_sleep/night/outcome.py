@@ -117,7 +117,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return sum(trials, start=Position())
 
     def list_tried(self, night: str) -> tuple[Tried, ...]:
-        """Return the rules new tonight, and older ones that tonight's pairs were spent on, to be counted as tried."""
+        """Return the rules that tonight's pairs were spent on, to be counted as tried."""
         return tuple(
             Tried(id=step.id, night=step.since or night, k=step.trial.k, verdict=step.decision.verdict)
             for step in self.steps

@@ -181,7 +181,7 @@ def _redact_view(workspace: Workspace, view: ViewT) -> ViewT:
 
 
 def _list_statuses(workspace: Workspace) -> dict[str, str]:
-    """Return the state of each night's proposal: waiting, adopted, reverted, or closed if a file was edited since."""
+    """Return the state of each night's proposal: waiting, adopted, reverted or closed (file edited, or superseded)."""
     waiting = {proposal.manifest.night for proposal in workspace.staging.waiting()}
     return {
         (night := proposal.manifest.night): "closed"
