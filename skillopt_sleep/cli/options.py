@@ -38,7 +38,7 @@ NOT_SETTINGS = frozenset({"project", "assignments", *HOMES})
 """Shared options that are not settings: the project, ``--set``, and the agents' folders."""
 
 RESUME_HINT = "; the same command continues, and only calls that were in flight are made again"
-"""End of the message when a command is interrupted that continues where it was."""
+"""End of the message on an interrupted command: run it again, and it continues where it was."""
 
 
 def _combine(*options: Callable[[F], F]) -> Callable[[F], F]:

@@ -15,7 +15,7 @@ from skillopt_sleep.model.task import CommandReference, TaskRecord, require_refe
 from skillopt_sleep.model.text import excerpt
 
 SHOWN = 80
-"""Maximum characters of a command that the reason given with a score shows."""
+"""Maximum characters of a command as quoted in the reason for a score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ RAW_KEYS = ("input", "patch", "arguments")
 BOOKKEEPING = frozenset({"TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "update_plan", "ToolSearch"})
 """Names of tools with which an agent only manages its own to-do list or tools, such as "TodoWrite"."""
 POLLS = frozenset({"BashOutput", "TaskOutput", "KillShell", "KillBash", "Monitor", "wait", "sleep"})
-"""Names of tools that only wait for a command that is already running, or stop it."""
+"""Names of tools that only wait for a running command, or stop it; a call of one counts as waiting."""
 
 PATCH = "*** Begin Patch"
 _PATCHED = re.compile(r"^\*\*\* (?P<verb>Add|Update|Delete) File: (?P<path>.+)$")

@@ -47,7 +47,7 @@ NON_CHECKS = _split_names(
 )
 """Subcommands that make one of the ``CHECKERS`` check nothing, such as "install" in "npm install"."""
 RUNNERS = _split_names("uv uvx poetry pipenv hatch pdm npx bunx bundle python python3 php node sh bash time env")
-"""Programs that run the program named after them, such as "uv" or "bash"."""
+"""Programs that run the program named after them, such as "uv" in "uv run pytest"."""
 NEVER_CHECKS = _split_names(
     "ls cat cd pwd echo grep rg find head tail sed awk wc sort uniq diff tree stat file which whereis type ps kill",
     "sleep date env printenv git gh hg svn curl wget ssh scp rsync docker podman kubectl helm rm mv cp mkdir rmdir",

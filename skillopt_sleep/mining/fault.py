@@ -40,25 +40,25 @@ TYPED, PASTED = 1.0, 0.3
 """Weights of a correction's words in the search for the wrong step: of those typed, and of those in pasted text."""
 
 NEAR_BEST = 0.6
-"""Share of the best step's score (match with a correction) that a change needs to be taken as the wrong step."""
+"""A change may be the wrong step if its score (match with the correction) is at least this share of the best score."""
 
 PREPARING = 4
 """Maximum number of commands, such as making a branch, between an announcement and the step it announces."""
 
 SAID_SO = 0.8
-"""Share of the best step's score that a step of text needs to be the wrong step; more than a change, ``NEAR_BEST``."""
+"""A step of text may be the wrong one if its score is at least this share of the best; changes need ``NEAR_BEST``."""
 
 NEAR_COVER = 0.7
-"""Share of the words common to the best step and the correction that another step needs to be the wrong one."""
+"""A step may be the wrong one if it has at least this share of what the best step contains of the correction."""
 
 TELLING = 0.35
-"""Share of a correction's words, by weight, that a step must contain to be recognised as the wrong one."""
+"""The wrong step is only guessed if no step contains this share of the correction's words, by weight."""
 
 UNSEEN = 0.25
-"""Factor that lowers the weight of a correction's word that no step contains, as it cannot tell the steps apart."""
+"""Factor for the weight of a correction's word that no step contains: low, as it cannot tell the steps apart."""
 
 CLEARLY_EARLIER = 1.6
-"""How many times better than the last turn an earlier turn must match a correction to contain the wrong step."""
+"""An earlier turn contains the wrong step if it matches the correction this many times better than the last turn."""
 
 SATURATION, LENGTH = 1.2, 0.3
 """Parameters k1 and b of Okapi BM25 (Robertson and Zaragoza, 2009), which scores how well a step matches a correction.

@@ -366,7 +366,7 @@ class _AskToProve(Struct, frozen=True):
 
 
 def _judge_pair(pair: tuple[str, TaskRecord], *, store: ProofStore, judge: PairJudge, ask: Ask) -> str:
-    """Ask the judge, in both orders, to tell rejected from final work; store if it did; return an error or ""."""
+    """Ask the judge, in both orders, to tell rejected from final work; store the answer; return an error or ""."""
     digest, task = pair
     reference = replace(_reference(task), check=None)
     task = replace(task, reference=reference)

@@ -24,7 +24,7 @@ SHORT = 6
 """Maximum words of a prompt that can be a mere "go on" or "bye"."""
 
 OPENING = 400
-"""Number of characters at the beginning of a prompt in which telling phrases are looked for."""
+"""Number of characters at the beginning of a prompt in which phrases such as "go on" are looked for."""
 
 READ = 4_000
 """Number of characters at the beginning of a text whose words are compared."""
@@ -206,13 +206,13 @@ CHANGED_MIND = "a change of mind: the agent had done what was asked"
 NOT_KNOWABLE = "it could not be known at that moment"
 
 SAID_ALREADY = 0.8
-"""Share of a correction's words which, if found in one earlier prompt, shows that it only repeats that prompt."""
+"""A correction only repeats an earlier prompt that contains at least this share of its content words."""
 
 FEW = 3
-"""Smallest number of content words with which a correction is compared with earlier prompts."""
+"""Minimum content words of a correction for which earlier prompts are searched for the same words."""
 
 RESTORED = 0.5
-"""Share of a turn's changed lines which, when a later turn changes them back, shows that two corrections contradict."""
+"""Two corrections contradict if a later turn changes back at least this share of the lines changed after the first."""
 
 
 class Link(Struct, frozen=True, kw_only=True):

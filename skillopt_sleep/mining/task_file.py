@@ -34,7 +34,7 @@ ABOUT = (
 
 FILE_KEYS = ("schema_version", "about", "reviewed", "tasks")
 FIRST_FIELDS = ("id", "reviewed", "split", "intent", "reference", "feedback")
-"""The fields of a task that matter most to a reader, in the order in which they are written first."""
+"""Fields that matter most to a reader of a task, in order; they are written before the others."""
 FIELDS = (*FIRST_FIELDS, *(name for name in TaskRecord.__struct_fields__ if name not in FIRST_FIELDS))
 OLD_SPLITS = {"replay": Split.TRAIN, "holdout": Split.VAL}
 """Our name for each split in task files of the program that this one reimplements."""

@@ -182,7 +182,7 @@ def _request_of(task: TaskRecord) -> str:
 # --- tasks by rules ---------------------------------------------------------------------------------------------------
 
 MAX_LITERAL = 80
-"""Length in characters under which an approved one-line answer is compared literally with later answers."""
+"""An approved one-line answer with fewer characters than this is compared literally with later answers."""
 
 MAX_EXAMPLE = 700
 """Maximum characters of an accepted answer that a rubric (what a good answer must do) quotes."""

@@ -31,7 +31,7 @@ DESCRIPTION = (
     "House rules learnt from this user's own sessions, the formats, conventions and corrections they insist on."
     " Read them before any task here."
 )
-"""The ``description`` in the frontmatter of every skill that earlier versions of this program created."""
+"""The ``description`` in the frontmatter of skills that earlier versions created, by which they are recognised."""
 NAMED_DESCRIPTION = "House rules and procedures learnt from this user's own sessions. Open it before any of this: "
 """The first words of the description of a skill that this program creates; a few words of each of its rules follow."""
 MOST_DESCRIPTION = 900

@@ -36,7 +36,7 @@ _APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}"
 _AFFIRMED = re.compile(
     rf"\b(?:do not|don[{_APOSTROPHES}]?t|never|not) (?:ever )?(?:forget|fail|hesitate|neglect|omit)\b(?: to\b)?"
 )
-"""Matches two negations that make a demand, such as "do not forget to", so that it does not count as a "not"."""
+"""Matches a double negation that demands something ("do not forget to"), so that its "not" does not forbid."""
 _NEGATION = re.compile(
     r"\b(?:no|not|never|without|avoid\w*|stop|cannot|neither|nor|none|refrain|forbid\w*|instead of|rather than|dont"
     rf"|\w+n[{_APOSTROPHES}]t|nicht|nie|niemals|kein\w*|ohne|ne|pas|jamais|sans|aucun\w*|nunca|jam\u00e1s|sin"

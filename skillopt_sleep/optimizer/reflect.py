@@ -31,7 +31,7 @@ from skillopt_sleep.safety.provenance import Grounds, ground_rule, is_evidence
 MOST_CONTRASTS = 6
 """Maximum tasks shown with a better and a worse answer, those whose scores differ most, as in the original SkillOpt."""
 MOST_FAILURES = 24
-"""Maximum number of tasks shown in one prompt of those that failed every time."""
+"""Maximum tasks in one prompt that failed every time."""
 
 LAPSE_CAP = 300
 """Maximum characters of one reminder of a rule that the agent broke although the document has it."""

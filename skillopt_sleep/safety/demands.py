@@ -21,7 +21,7 @@ from skillopt_sleep.model.near_duplicates import LIGHT, all_terms
 SHORT_WORD = 2
 """Maximum number of letters of a word that weighs little, such as "up": it may be a particle in some language."""
 SAME_STEM = 0.6
-"""Share of the longer word, from its first letter on, that two forms of one word must have in common."""
+"""Share of the longer word, from its first letter on, that two forms of a word ("commit", "committed") must share."""
 SHORTEST_STEM = 4
 """Minimum number of letters at the beginning that two forms of one word must have in common."""
 SHORTEST_WORD = 3

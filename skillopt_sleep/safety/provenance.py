@@ -42,9 +42,9 @@ LEAST_SHARE = 0.32
 LEAST_SHARE_UNSPACED = 0.4
 """As ``LEAST_SHARE``, for scripts without blanks between words, where single characters are compared."""
 MOST_STRANGE_TERMS = 4
-"""Maximum content words of a sentence that the user never typed: a paraphrase adds a few, a new demand adds more."""
+"""A sentence may have at most so many content words that nobody typed: a paraphrase adds a few, a new demand more."""
 LONGEST_STRANGE_CLAUSE = 1.6
-"""Weight, 1 for each content word, from which a clause is rejected if the user typed no word of it."""
+"""A clause without any typed word is rejected from this weight on (1 for each content word)."""
 REVERSED_SHARE = 0.6
 """A sentence without "never" is the contrary of a typed "never ..." if this share of its words comes from there."""
 SHARED_WORDS = 2

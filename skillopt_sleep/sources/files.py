@@ -42,7 +42,7 @@ _ESCAPED = re.compile(
 def list_session_files(
     root: str, skipped: Callable[[Skip], None], *, without: frozenset[str] = frozenset()
 ) -> Iterator[SessionFile]:
-    """Yield every regular ``*.jsonl`` file below ``root`` in order of path, except in folders of a name in ``without``.
+    """Yield every regular ``*.jsonl`` file below ``root`` in order of path, but not in folders named in ``without``.
 
     ``root`` itself may be a link; no link below it is followed. Links, FIFOs, names that are not UTF-8 and folders that
     cannot be listed are reported to ``skipped``.

@@ -40,7 +40,7 @@ class TrialStore:
     def conclude(
         self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried], *, settled: Iterable[str] = ()
     ) -> None:
-        """Store the undecided edits ``pending`` and the trials ``tried``; delete the undecided edits ``settled``."""
+        """Store the edits still undecided, ``pending``, and the trials ``tried``; delete those with ids ``settled``."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "DELETE FROM pending_edits WHERE project = ? AND id = ?", [(project, id_) for id_ in sorted(settled)]

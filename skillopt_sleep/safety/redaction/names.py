@@ -31,7 +31,7 @@ ROOM = 72
 NAME = 20
 """Maximum characters of a name in front of its last word such as "key": in "billing_key", those of "billing_"."""
 SHORT = 4
-"""Minimum number of characters of a password in an .env file, which holds nothing but settings."""
+"""Minimum number of characters of a password in an .env file: few, as such a file holds nothing but settings."""
 AFTER_A_QUOTE = frozenset("+,;)]}.")
 """Characters that often follow a string's closing quote, and seldom its opening quote."""
 LINE_FRONT = 40

@@ -30,11 +30,11 @@ from skillopt_sleep.safety.redaction.values import find_end, is_random, join_par
 REMEMBERED = 10
 """Minimum number of characters of a secret that, once found, is redacted everywhere in its session."""
 AROUND = 1_000
-"""Characters before and after a new placeholder that are searched again."""
+"""Characters before and after a new placeholder that are searched again, as it may lay bare another secret."""
 PARTS = frozenset("\n\r\\\"'`")
 """Characters, such as a line break or a quote, that can follow a part of a secret that goes on in the next line."""
 PASSES = 6
-"""Maximum number of searches of one text: one of all of it, then of the text around new placeholders."""
+"""Maximum number of searches of one text: the first of all of it, the others of what is around new placeholders."""
 
 S = TypeVar("S", Session, Conversation)
 V = TypeVar("V")

@@ -17,7 +17,7 @@ from skillopt_sleep.safety.redaction import Patterns
 _P = Patterns("values")
 
 DISTINCT = 5
-"""Number of different characters that a generated key exceeds; a stand-in such as "xxxx" repeats a few."""
+"""A generated key has more different characters than this; a stand-in such as "xxxx" has few."""
 SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
 """Pairs such as (10, 2.7): names of 10 characters or more in a program have words of 2.7 letters or more on average.
 Only 1 of 200 names has shorter words, but 95 to 99 of 100 random strings do.
