@@ -195,7 +195,7 @@ def _pair_up(group: Sequence[BaseReplay]) -> Iterable[tuple[BaseReplay, BaseRepl
 
 
 def _share(alike: Sequence[Sequence[BaseReplay]], holds: Callable[[BaseReplay, BaseReplay], bool]) -> float | None:
-    """Return how often ``holds`` is true of two replays of a group, as a weighted mean of groups; None without any."""
+    """Return the share of pairs of replays for which ``holds`` is true, as a weighted mean of groups, None for none."""
     if not alike:
         return None
     shares = [_mean([holds(one, other) for one, other in itertools.combinations(group, 2)]) for group in alike]

@@ -24,8 +24,8 @@ PROVEN = 9
 PROVEN_ALONE = 12
 """The score that proves a rule written from only one request; 0.22 % of useless rules reach this score by luck."""
 LEAST_SIZE = 8.0
-"""The least size of an accepted rule's gains (``Tally.size``), a product that grows with each gain and shrinks with
-each loss, by their amounts, so that many small gains do not outweigh a few large harms."""
+"""How large ``Tally.size`` must be for a rule to be accepted. A gain raises this product and a loss lowers it, by their
+amounts, so that many small gains do not outweigh a few large harms."""
 MOST_LOSSES = 6
 """The largest number of lost pairs that a rule may have; one more loss rejects the rule, however many pairs it won."""
 DROP = -6

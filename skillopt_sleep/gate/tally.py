@@ -73,7 +73,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     def hidden(self) -> int:
         """The number of losses that the pairs without outcome may hide.
 
-        A rule that makes calls fail where its answer would have been bad keeps only the pairs in its favour. Random
+        If a rule makes calls fail where its answer would have been bad, only the pairs in its favour remain. Random
         failures hit both arms about as often, so only the difference counts; a judge without a verdict had both
         answers, so each such pair counts.
         """

@@ -118,7 +118,7 @@ class Trials(Protocol):
         """Count a night's attempt to test an adopted change on the sealed tasks; return how many nights have tried."""
 
     def scored(self, project: str, test: SealedTest) -> None:
-        """Store an adopted change's result on the sealed tasks; the change is never scored again."""
+        """Store an adopted change's result on the sealed tasks (used for nothing else); it is never scored again."""
 
 
 class Outcome(Protocol):

@@ -140,7 +140,7 @@ def _name_state(workspace: Workspace) -> str:
 
 
 OPENING = 2**16
-"""Bytes by which each session file counts as larger than it is when reading is limited, as opening takes time too."""
+"""Bytes that the opening of a session file counts for, besides its size, where the reading of files is limited."""
 HARVEST_BYTES = 8 * 2**20
 """Maximum bytes of session files that a command reads for the agent's steps while somebody waits; nights read more."""
 NIGHT_BYTES = 512 * 2**20
