@@ -162,7 +162,7 @@ def prove(
 
 
 def settle(tasks: Sequence[TaskRecord], store: ProofStore, judge: str) -> Proved:
-    """Return the tasks with what stored checks and answers of ``judge`` prove about their references; ask nobody."""
+    """Return the tasks with what stored checks and answers of ``judge`` prove about their references; call no model."""
     checks = store.checks()
     judged = store.judged(judge)
     calibration = calibrate([pair.separates for pair in judged])

@@ -38,7 +38,7 @@ from skillopt_sleep.safety.guard import LONGEST, find_danger
 from skillopt_sleep.safety.redaction.prose import list_secret_words
 
 LEAST_SHARE = 0.32
-"""Share of a sentence's words, by weight, that one typed sentence must contain; measured by ``scripts/bench guard``."""
+"""A typed sentence supports a rule's if it has this share of its words, by weight; see ``scripts/bench guard``."""
 LEAST_SHARE_UNSPACED = 0.4
 """As ``LEAST_SHARE``, for scripts without blanks between words, where single characters are compared."""
 MOST_STRANGE_TERMS = 4
