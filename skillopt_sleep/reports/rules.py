@@ -59,7 +59,7 @@ class Quote(Struct, frozen=True, kw_only=True):
     session: str = ""
     """The name of the agent and the beginning of the session's id."""
     times: int = 1
-    """How often the person typed these words; day and session are those of the first time."""
+    """The number of sessions in which the person typed these words; day and session are those of the first one."""
 
 
 class RuleView(Struct, frozen=True, kw_only=True):
@@ -220,10 +220,11 @@ def _list_quotes(edit: EditRecord, report: NightReport, *, wishes_first: bool) -
 
 
 def _quote(words: str, labels: Sequence[TaskLabel]) -> Quote:
-    first = min((origin for label in labels for origin in label.origins[-1:]), default=None)
+    sessions = {origin for label in labels if not label.sibling for origin in label.origins[-1:]}
+    first = min(sessions, default=None)
     return Quote(
         words=plain(words, QUOTE_CHARACTERS),
         day=name_day(first.day) if first else "",
         session=plain(f"{first.source} {first.session_id[:8]}") if first else "",
-        times=len(labels),
+        times=len(sessions) or 1,
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from skillopt_sleep.gate.rule import Decision, Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
-from skillopt_sleep.night.report import NightReport, TaskLabel, TrialReport
+from skillopt_sleep.night.report import NightReport, TaskLabel, TaskOrigin, TrialReport
 from skillopt_sleep.reports.page import render_report
 from skillopt_sleep.reports.rows import describe_moments
+from skillopt_sleep.reports.rules import list_groups
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from tests.fakes.committer import make_committer
@@ -42,6 +45,24 @@ def test_what_came_of_a_rule():
         " and did worse at none; where you said much the same, it is now done 1 of 1 time"
     )
     assert "did worse at 2" in describe_moments(RULE, report(measured=PLACES, worsened=PLACES[:2]))
+
+
+def test_quote_names_the_session_in_which_it_was_typed():
+    """Neither other places where the lesson applies nor earlier corrections of one chain count as said again."""
+    typed = TaskOrigin(day="2026-07-13", source="claude", session_id="a1")
+    other = TaskOrigin(day="2026-04-15", source="codex", session_id="b2")
+    labels = (
+        TaskLabel(id="m1", intent="Commit.", moment="m1", words=("Cut it!", "A branch!"), origins=(typed,)),
+        TaskLabel(id="m2", intent="Commit.", moment="m2", words=("A branch!",), origins=(typed,)),
+        TaskLabel(id="s1", intent="Ship.", moment="m2", words=("A branch!",), origins=(other,), sibling=True),
+    )
+    quotes = [
+        quote
+        for group in list_groups(replace(report(), tasks=labels), {}, {})
+        for rule in group.rules
+        for quote in rule.quotes
+    ]
+    assert {(quote.session, quote.times) for quote in quotes} == {("claude a1", 1)}
 
 
 def test_a_rule_that_was_not_tried():
