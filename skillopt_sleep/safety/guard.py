@@ -79,7 +79,7 @@ _LOOKALIKES = frozenset(
 _FOREIGN = ("CYRILLIC", "CHEROKEE", "ARMENIAN", "COPTIC", "LISU", "DESERET")
 _WORD = re.compile(r"[^\W\d_]+")
 ALIKE_LENGTH = 3
-"""A word of at least so many letters, all of another script but looking Latin, is suspicious in a Latin text."""
+"""A word of at least this many letters, all of another script but looking Latin, is suspicious in a Latin text."""
 
 _CODE = re.compile(r"(`+)(?P<shown>.+?)\1", re.DOTALL)
 _MARKER = re.compile(

@@ -42,7 +42,7 @@ LEAST_SHARE = 0.32
 LEAST_SHARE_UNSPACED = 0.4
 """As ``LEAST_SHARE``, for scripts without blanks between words, where single characters are compared."""
 MOST_STRANGE_TERMS = 4
-"""A sentence may have at most so many content words that nobody typed: a paraphrase adds a few, a new demand more."""
+"""A sentence may have at most this many content words that nobody typed: a paraphrase adds a few, a new demand more."""
 LONGEST_STRANGE_CLAUSE = 1.6
 """A clause without any typed word is rejected from this weight on (1 for each content word)."""
 REVERSED_SHARE = 0.6

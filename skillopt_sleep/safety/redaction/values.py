@@ -96,7 +96,7 @@ LONG_PART = 20
 
 
 def find_end(text: str, end: int) -> int:
-    """Return the end of a key whose first part ends at ``end``: it may go on in an added string or on the next line.
+    """Return the end of a key whose first part ends at ``end``; a string added to it, or the next line, may go on.
 
     What follows must look random and be alone in its line.
     """
@@ -145,7 +145,7 @@ def _is_path(value: str) -> bool:
 
 
 def _is_stated(value: str, name: str) -> bool:
-    """Return whether a value is a secret where most values are, as in an .env file; a stand-in or path is not."""
+    """Return whether a value is a secret in an .env file or the like: all but stand-ins, paths and such are."""
     return not (
         is_stand_in(value)
         or _is_path(value)
