@@ -173,7 +173,7 @@ def _list_rejected(lesson: Lesson) -> str:
 def _make_prompt(
     minibatch: Minibatch, kind: DocumentKind, document: str, optimizer: Optimizer, lesson: Lesson
 ) -> Prompt:
-    """Return the prompt for one analyst; it also asks for broken rules if ``lesson.lapses_from`` has its kind."""
+    """Return an analyst's prompt; it also asks for broken rules if ``lesson.lapses_from`` names its rollouts' kind."""
     fields = {
         "kind": str(kind),
         "edit_budget": str(lesson.edit_budget),

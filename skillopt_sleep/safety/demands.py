@@ -126,7 +126,7 @@ class Polarity(Struct, frozen=True):
         return bool((self.negations + (self.omits or self.intervenes)) % 2)
 
     def allows(self, other: Polarity) -> bool:
-        """Return whether a typed clause can support another with the signs ``other``: "never push" cannot "push"."""
+        """Return whether a typed clause can support a rule's with the signs ``other``: "never x" cannot support "x"."""
         if other.concedes and not self.concedes:
             return False
         if self.complains:  # "you forgot the tests" demands tests; "why do you add comments" may demand either

@@ -159,7 +159,7 @@ def _is_forbidden(text: str, found: re.Match[str]) -> bool:
 
 
 def find_hidden(text: str) -> str | None:
-    """Return in one line what of a text is hidden from its reader, or None when nothing is."""
+    """Return, in one line, which part of a text is hidden from its reader; None when nothing is."""
     return next(_find_reasons(text), None)
 
 

@@ -288,5 +288,5 @@ def find_missed_dues(
 
 
 def get_budget_day(now: datetime, zone: tzinfo) -> str:
-    """Return the date of the day for whose caps a night counts; such a day begins at noon, so no night is split."""
+    """Return the day whose caps a night counts towards, as a date; such a day begins at noon, so no night is split."""
     return (now.astimezone(zone).replace(tzinfo=None) - NOON).date().isoformat()

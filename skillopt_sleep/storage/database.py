@@ -38,9 +38,10 @@ MIGRATIONS = {
     ' WHERE instr(CAST(data AS TEXT), \'"feedback":"correction"\');',
     7: "UPDATE files SET mtime_ns = -1;",
 }
-"""By version, the SQL that databases of an earlier one need. 4: read Codex sessions again, for their git remote. 6:
-mark sessions with corrections, so that their steps are read. 7: read all sessions again, because more corrections are
-recognised."""
+"""SQL that brings a database of an earlier version up to each version. 4: read Codex sessions again, for their git
+remote. 6: mark sessions with corrections, so that their steps are read. 7: read all sessions again, because more
+corrections are recognised.
+"""
 
 
 class Database:

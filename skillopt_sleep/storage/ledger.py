@@ -91,7 +91,7 @@ class NightLedger:
         return Spend(calls=row["calls"], tokens=int(row["tokens"]), usd=row["usd"], unpriced=row["unpriced"])
 
     def spent_on(self, day: str) -> Spend:
-        """Return what all nights spent on a day; of each night, what it spent after first asking this on that day."""
+        """Return what all nights spent on a day; a night counts from its first call of this method on that day."""
         before = self.spent(whole_night=True)
         with self._database.transaction() as connection:
             connection.execute(

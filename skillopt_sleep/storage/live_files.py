@@ -210,9 +210,10 @@ def take_out_edits(
 
 
 def compute_content(live: bytes | None, history: Sequence[Adoption], result: Sequence[Adoption]) -> bytes | None:
-    """Return the file ``live``, which has the adoptions ``history``, as it would be after the adoptions ``result``.
+    """Return a file's bytes without some edits: ``history`` are its adoptions, ``result`` the same without these.
 
-    Lines that the user added stay. Raises ``Refused`` when the user rewrote a line that would change.
+    Lines that the user added to the file ``live`` stay. Raises ``Refused`` when the user rewrote a line that would
+    change.
     """
     last, new = history[-1], result[-1]
     if live == last.after:

@@ -25,7 +25,7 @@ NEEDED_IN_PROJECT = NEEDED // 4
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
-    """What was removed of old nights, whose names are ``nights``."""
+    """Which old nights (``nights``) had files removed, and which files could not be removed."""
 
     nights: tuple[str, ...] = ()
     size: int = 0

@@ -49,7 +49,7 @@ _STANDING = re.compile(PLACEHOLDER)
 
 
 class Search:
-    """A search of texts for some kinds of secrets."""
+    """Finds some kinds of secrets in texts."""
 
     def __init__(self, kinds: Sequence[Kind], *, by_pattern: bool = False) -> None:
         self.kinds = kinds

@@ -244,7 +244,7 @@ def _look_at(text: str, start: int, stop: int) -> Found | None:
 
 
 def _find_in_parts(text: str, start: int, stop: int) -> Found | None:
-    """Find a token of Twilio, Discord or Telegram, known by the lengths of its parts and by no word."""
+    """Find a token of Twilio, Discord or Telegram by the lengths of its parts, as no word announces it."""
     run = text[start:stop]
     if len(run) == SID and _P.SID.fullmatch(run):
         token = _P.AUTH_TOKEN.match(text, stop) if run.startswith("AC") else None

@@ -91,7 +91,7 @@ def is_opaque(value: str) -> bool:
 
 MOST_PARTS = 40
 LEAST_PART = 12
-"""Minimum number of characters of the part of a key that goes on in the next line, for keys of variable length."""
+"""Minimum number of characters of a key's part on the next line, for keys of variable length."""
 LONG_PART = 20
 
 
