@@ -370,5 +370,6 @@ def revive(pending: PendingEdit, live: Candidate) -> tuple[Candidate, EditRecord
     if applied.status is EditStatus.UNMATCHED and rule.op is EditOp.INSERT_AFTER:
         changed, (applied,) = apply_edits(document, (replace(rule, op=EditOp.APPEND, anchor=""),), cap=None)
     if applied.status is not EditStatus.APPLIED:
-        return Dropped(edit=pending, why=f"it can no longer be applied: {applied.why}")
+        is_live = applied.why.endswith("already")  # adopted by hand while on trial, or written by the user
+        return Dropped(edit=pending, why=applied.why if is_live else f"it can no longer be applied: {applied.why}")
     return live.with_document(changed), applied.edit

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.pending import SAID
@@ -48,6 +48,8 @@ class Status(Struct, frozen=True, kw_only=True):
     """Nights whose proposal can still be adopted."""
     adopted: tuple[str, ...] = ()
     """Nights that are adopted and can be reverted."""
+    adopted_rules: dict[str, int] = field(default_factory=dict)
+    """For each adopted night, the number of its rules in your files; you may have adopted some of them only."""
     reverted: tuple[str, ...] = ()
     """Nights that were adopted and taken out again."""
     waiting: int = 0
@@ -101,7 +103,7 @@ def _row(night: NightReport, status: Status) -> tuple[Cell, ...]:
     headline = summarize_night(night)
     tested = night.baseline_score is not None and night.candidate_score is not None
     spend = total_spend(night)
-    rules = number(len(night.applied_edits), "rule")
+    rules = number(status.adopted_rules.get(night.night, len(night.applied_edits)), "rule")
     proposal = Line(f"{rules} closed", Tone.QUIET) if night.proposal else ""
     if night.night in status.adopted:
         proposal = Line(f"{rules} adopted", Tone.GOOD)
@@ -181,14 +183,15 @@ def list_troubles(failure: Failure | None, outlook: Outlook | None) -> Iterator[
 def _list_trust(status: Status, *, everything: bool) -> Iterator[Cell]:
     """Yield lines on all changes tried so far and, if ``everything``, on how far the tests can be trusted.
 
-    The line that asks for more tasks is left out once a rule is proven, because it would seem to doubt the proof.
+    The line that asks for more tasks is left out once a rule is proven, because it would seem to doubt the proof, and
+    while rules are on trial, because each of these says what it needs itself.
     """
     if account := describe_account(status.account):
         yield account
     if not status.nights:
         return
     last = status.nights[0]
-    if not (last.accepted or status.proposals) and (missing := describe_shortfall(last.shortfall)):
+    if not (last.accepted or status.proposals or status.pending) and (missing := describe_shortfall(last.shortfall)):
         yield missing
     if everything:
         yield from describe_audit(last.audit)

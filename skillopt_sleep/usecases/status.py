@@ -17,6 +17,7 @@ from skillopt_sleep.night.report import NightReport, NightState, PendingReport
 from skillopt_sleep.reports.status import Status
 from skillopt_sleep.storage.files import is_held, make_own_folder, write_atomic
 from skillopt_sleep.storage.journal import get_night_folder
+from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.storage.staging import ProposalStatus
 from skillopt_sleep.usecases.sessions import count_waiting, load_archived
 
@@ -52,11 +53,16 @@ def read_status(workspace: Workspace) -> Status:
     workspace = workspace.open_for_looking()
     project = str(workspace.project)
     nights = workspace.journal.reports(project)
+    live: dict[str, set[str]] = {}
+    for adoption in read_adoptions(workspace.database):
+        if adoption.project == project:
+            live.setdefault(adoption.night, set()).update(edit.id for edit in adoption.edits)
     return Status(
         project=project,
         nights=nights,
         proposals=tuple(proposal.manifest.night for proposal in workspace.staging.waiting()),
         adopted=workspace.staging.live_nights(),
+        adopted_rules={night: len(rules) for night, rules in live.items()},
         reverted=tuple(night for night, how in _list_statuses(workspace).items() if how == ProposalStatus.REVERTED),
         waiting=count_waiting(workspace),
         fresh=len(workspace.archive.fresh(workspace.scope)),

@@ -104,6 +104,7 @@ def test_single_edits_can_be_adopted_and_reverted(cli, mira, night, live):
     written = b"".join(content or b"" for content in live().values())
     assert texts[first] in written
     assert texts[second] not in written
+    assert "1 rule adopted" in cli("status", *mira.places).out
     assert cli("revert", "--edit", first, *mira.places).code == 0
     assert live() == before
 

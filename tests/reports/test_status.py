@@ -72,12 +72,14 @@ def test_status_says_how_many_tasks_are_missing():
     """As long as there are too few for a verdict to stand on."""
     short = replace(UNDECIDED, shortfall=Shortfall(groups=6, missing=9, days=4))
     enough = replace(UNDECIDED, shortfall=Shortfall(groups=15))
-    said = read(replace(STATUS, nights=(short, *NIGHTS), proposals=()))
+    said = read(replace(STATUS, nights=(short, *NIGHTS), proposals=(), pending=()))
     assert (
         "9 more different tasks are needed for a verdict based on 5 test tasks, about 4 days of work at your pace"
         in said
     )
-    assert "needed for a verdict" not in read(replace(STATUS, nights=(enough,), proposals=()))
+    assert "needed for a verdict" not in read(replace(STATUS, nights=(enough,), proposals=(), pending=()))
+    on_trial = read(replace(STATUS, nights=(short,), proposals=()))
+    assert "needed for a verdict" not in on_trial, "a rule on trial says itself what it lacks"
 
 
 def test_status_asks_for_no_more_tasks_beside_an_accepted_night():
