@@ -108,7 +108,7 @@ def merge_tasks(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple
 
 
 def group_given_tasks(known: Sequence[TaskRecord], given: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-    """Return the ``given`` tasks with their groups: for nearly the same as a known task asks, that task's group."""
+    """Return the ``given`` tasks with their groups, which they share with known tasks that ask for nearly the same."""
     return group_tasks((*known, *given), settled=len(known))[len(known) :]
 
 

@@ -92,7 +92,7 @@ class _Quiet:
 
 
 class Attendant:
-    """Looks whether a scheduled night has to start, and runs it.
+    """Checks whether a scheduled night has to start, and runs it.
 
     Nights start after a random delay, unless ``jitter`` is False; ``salt`` makes it differ between users. Looking
     raises nothing: an error is logged once, and the next look tries again.

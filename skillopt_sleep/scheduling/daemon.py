@@ -25,7 +25,7 @@ from skillopt_sleep.errors import Interrupted, SleepError
 from skillopt_sleep.scheduling.attend import Attendant
 
 TICK = timedelta(minutes=1)
-"""Maximum time (a minute) until the daemon looks again whether a night is due."""
+"""Maximum time (a minute) until the daemon checks again whether a night is due."""
 STOP_SIGNALS = ("SIGINT", "SIGTERM")
 
 

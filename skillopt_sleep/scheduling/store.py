@@ -117,7 +117,7 @@ class AttemptStore:
         )
 
     def keep(self, attempt: Attempt) -> None:
-        """Store an attempt, in place of an earlier one at the same night, so that it survives even a power cut."""
+        """Store an attempt, in place of an earlier one at the same night; it survives even a power cut."""
         ended_at = attempt.ended_at.isoformat() if attempt.ended_at else None
         values = (attempt.project, attempt.due, attempt.started_at.isoformat(), attempt.starts, ended_at, attempt.code)
         with self._open() as database, database.transaction(durable=True) as connection:
