@@ -229,8 +229,7 @@ def _reap_file(path: Path, prefix: str) -> Reaped:
     owner = notes[0]
     if _find_alive(owner):
         return Reaped()
-    left = _find_family(notes[1:], owner.mark)
-    _end(left)
+    ended = _end_family(notes[1:], owner.mark)
     folders = 0
     try:
         others = (path for note in notes if note.kind == "temp" for path in note.paths)
@@ -241,7 +240,7 @@ def _reap_file(path: Path, prefix: str) -> Reaped:
             path.unlink(missing_ok=True)
     except OSError:
         is_whole = False
-    return Reaped(processes=len(left), folders=folders, damaged=() if is_whole else (_set_aside(path),))
+    return Reaped(processes=ended, folders=folders, damaged=() if is_whole else (_set_aside(path),))
 
 
 def _read_notes(path: Path) -> tuple[tuple[Note, ...], bool]:
@@ -302,13 +301,23 @@ def _find_family(notes: tuple[Note, ...], mark: str) -> list[psutil.Process]:
     return list(found.values())
 
 
-def _end(processes: list[psutil.Process]) -> None:
-    """Terminate processes; kill those that are still alive after ``GRACE`` seconds."""
-    for process in processes:
-        with contextlib.suppress(psutil.Error):
-            process.terminate()
-    _, alive = psutil.wait_procs(processes, timeout=GRACE)
-    kill_processes(alive)
+def _end_family(notes: tuple[Note, ...], mark: str) -> int:
+    """End the children that the notes list, and their descendants; return how many processes were ended.
+
+    Each gets SIGTERM, then SIGKILL after ``GRACE`` seconds. Because one may start another meanwhile, look again.
+    """
+    ended: set[psutil.Process] = set()
+    for _ in range(ROUNDS):
+        family = _find_family(notes, mark)
+        if not family:
+            break
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                process.terminate()
+        _, alive = psutil.wait_procs(family, timeout=GRACE)
+        kill_processes(alive)
+        ended.update(family)
+    return len(ended)
 
 
 def _remove(folder: Path, notes: tuple[Note, ...]) -> bool:

@@ -34,8 +34,12 @@ with children.open_folder() as folder:
 """A night in the middle of a call."""
 FAMILY = """
 import os, signal, subprocess, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
 sleeper = [sys.executable, "-SE", "-c", "import time; time.sleep(60)"]
+def start_another(*_):
+    late = subprocess.Popen(sleeper, start_new_session=True)
+    with open("late", "a") as file:
+        file.write(f"{late.pid} ")
+signal.signal(signal.SIGTERM, start_another)
 children = [subprocess.Popen(sleeper), subprocess.Popen(sleeper, start_new_session=True)]
 middle = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-SE', '-c', 'import time; time.sleep(60)'],"
 middle += "start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL); print(p.pid)"
@@ -46,7 +50,7 @@ with open("pids", "w") as file:
 os.rename("pids", "ready")
 time.sleep(60)
 """
-"""An agent with a child, one in a session of its own, and one that has lost its parent besides."""
+"""An agent with a child, one in a session of its own, one that lost its parent; it starts another when told to end."""
 
 
 def until(true, seconds=10.0):
@@ -94,8 +98,9 @@ def test_night_that_was_killed(killed, tmp_path):
     assert alive(pids) == pids
     assert folder.is_dir()
     found = reap(tmp_path / "children", OWN_RUN_MARKER)
-    assert (found.processes, found.folders) == (4, 1)
-    assert alive(pids) == []
+    late = [int(pid) for pid in (tmp_path / "late").read_text().split()]
+    assert (found.processes, found.folders) == (5, 1)
+    assert alive([*pids, *late]) == []
     assert not folder.exists()
     assert list((tmp_path / "children").iterdir()) == []
     assert reap(tmp_path / "children", OWN_RUN_MARKER) == Reaped()
