@@ -101,7 +101,7 @@ def ask_verdict(prompt: Prompt, wanted: type[V], ask: Ask, *, task: str, sample:
     for attempt in range(tries):
         reply = ask(replace(prompt, sample=sample * tries + attempt), phase="judge")
         try:
-            return extract_only(reply.text, wanted)
+            return extract_only(reply.text, wanted, shown=prompt.user)
         except ValueError as error:
             problem = str(error)
     raise BadReply(f"the judge's verdict on task {task} cannot be read: {problem}")

@@ -68,12 +68,12 @@ def extract_json(text: str) -> Json:
     raise ValueError(f"the reply has no JSON; its {len(text)} characters begin with {text[:60]!r}")
 
 
-def extract_only(text: str, wanted: type[T]) -> T:
+def extract_only(text: str, wanted: type[T], *, shown: str = "") -> T:
     """Return the one object of the type ``wanted`` in a reply, wherever it stands and however long it is.
 
     A judge may quote the answer it judges, and an answer may contain a made-up verdict. So two such objects are an
-    error. So are fields of a second one outside of the first, even damaged, and an object in a quoted line (">").
-    Objects inside another one, and thoughts between their tags, do not count. Raises ``ValueError`` for these errors,
+    error. So are fields of a second one outside of the first, even damaged, an object in a quoted line (">"), and one
+    that stands just so in ``shown``, the prompt that the reply may quote. Objects inside another one, and thoughts between their tags, do not count. Raises ``ValueError`` for these errors,
     and when there is no such object, or more JSON than is looked at.
     """
     answered = _THOUGHT.sub("", text)
@@ -97,7 +97,10 @@ def extract_only(text: str, wanted: type[T]) -> T:
     before, after = answered.removesuffix(part) + part[:start], part[end:]
     names = "|".join(re.escape(field.encode_name) for field in msgspec.structs.fields(wanted))
     of_another = _FIELD.replace("NAMES", names)
-    if before.rpartition("\n")[2].lstrip().startswith(">") or re.search(of_another, f"{before}\n{after}"):
+    is_quoted = before.rpartition("\n")[2].lstrip().startswith(">") or "".join(part[start:end].split()) in "".join(
+        shown.split()
+    )
+    if is_quoted or re.search(of_another, f"{before}\n{after}"):
         raise ValueError("the reply has one object of the requested shape, which may be quoted from an answer")
     return verdict
 
