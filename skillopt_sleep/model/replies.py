@@ -73,8 +73,9 @@ def extract_only(text: str, wanted: type[T], *, shown: str = "") -> T:
 
     A judge may quote the answer it judges, and an answer may contain a made-up verdict. So two such objects are an
     error. So are fields of a second one outside of the first, even damaged, an object in a quoted line (">"), and one
-    that stands just so in ``shown``, the prompt that the reply may quote. Objects inside another one, and thoughts between their tags, do not count. Raises ``ValueError`` for these errors,
-    and when there is no such object, or more JSON than is looked at.
+    that stands just so in ``shown``, the prompt that the reply may quote. Objects inside another one, and thoughts
+    between their tags, do not count. Raises ``ValueError`` for these errors, and when there is no such object, or more
+    JSON than is looked at.
     """
     answered = _THOUGHT.sub("", text)
     part = _drop_unopened_thought(answered)
@@ -97,9 +98,8 @@ def extract_only(text: str, wanted: type[T], *, shown: str = "") -> T:
     before, after = answered.removesuffix(part) + part[:start], part[end:]
     names = "|".join(re.escape(field.encode_name) for field in msgspec.structs.fields(wanted))
     of_another = _FIELD.replace("NAMES", names)
-    is_quoted = before.rpartition("\n")[2].lstrip().startswith(">") or "".join(part[start:end].split()) in "".join(
-        shown.split()
-    )
+    object_, prompt = ("".join(words.split()) for words in (part[start:end], shown))
+    is_quoted = object_ in prompt or before.rpartition("\n")[2].lstrip().startswith(">")
     if is_quoted or re.search(of_another, f"{before}\n{after}"):
         raise ValueError("the reply has one object of the requested shape, which may be quoted from an answer")
     return verdict
