@@ -45,6 +45,8 @@ class SleepError(Exception):
     """Base class of this program's errors; ``exit_code`` is the exit status of the command line."""
 
     exit_code: int = 1
+    remedies: tuple[tuple[str, str], ...] = ()
+    """Commands of this program that put the error right, each with its effect; () when none is known."""
 
 
 class UsageError(SleepError):

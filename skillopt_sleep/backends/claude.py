@@ -57,7 +57,7 @@ class ClaudeBackend(AgentCli):
     """The backend ``claude``, which starts Claude Code's command-line program."""
 
     advice = CLAUDE
-    install = "npm install -g @anthropic-ai/claude-code, or name the program by `command` in [backends.claude]"
+    install = "run `npm install -g @anthropic-ai/claude-code`, or name the program by `command` in [backends.claude]"
     oldest = (2, 1, 169)  # the first version with ``--safe-mode`` (its release notes, June 2026)
     footprint = 320 * 2**20  # measured: 200 to 307 MB with the tested versions
 

@@ -29,7 +29,7 @@ from skillopt_sleep.model.call import Usage, make_usage, read_price
 CLAUDE = AgentAdvice(
     name="claude",
     fixes={
-        NotLoggedIn: "run `claude` and /login, or `claude auth login`",
+        NotLoggedIn: "run `claude auth login`, or `claude` and /login",
         ModelRefused: "name another model with --target-model or --optimizer-model",
         TooOld: "run `claude update`",
         QuotaExhausted: "wait for the reset that /usage shows, or add credit",

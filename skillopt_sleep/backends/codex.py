@@ -106,7 +106,7 @@ class CodexBackend(AgentCli):
     """The backend ``codex``, which starts Codex's command-line program."""
 
     advice = CODEX
-    install = "npm install -g @openai/codex, or name the program by `command` in [backends.codex]"
+    install = "run `npm install -g @openai/codex`, or name the program by `command` in [backends.codex]"
     footprint = 160 * 2**20  # measured: 140 MB with the tested versions
 
     command: str = "codex"

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 from skillopt_sleep.cli.options import (
-    get_program_name,
-    list_place_arguments,
     open_workspace,
     place_options,
     print_answer,
@@ -186,8 +184,9 @@ def checks_command(context: click.Context, /, as_json: bool, **flags: Json | Pat
         return
     from skillopt_sleep.usecases.permissions import list_checks
 
-    program = f"{get_program_name()} checks{list_place_arguments(flags)}"
-    print_answer(list_checks(open_workspace(flags)), partial(_describe_checks, program=program), as_json=as_json)
+    workspace = open_workspace(flags)
+    program = workspace.find_shell().complete("skillopt-sleep checks")
+    print_answer(list_checks(workspace), partial(_describe_checks, program=program), as_json=as_json)
 
 
 @checks_command.command("approve")

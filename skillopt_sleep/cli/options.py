@@ -210,40 +210,26 @@ def parse_value(text: str) -> Json:
     return text  # a date, or digits such as 1.10 that a number would lose
 
 
-def get_program_name() -> str:
-    """Return how to call this program from a shell here: by its name, its script, or with its Python."""
-    import shutil
+def list_typed_options(*left_out: str) -> Iterator[str]:
+    """Yield the options that the user typed for the present command, each with its quoted value; paths are absolute.
 
-    if shutil.which("skillopt-sleep"):
-        return "skillopt-sleep"
-    script = Path(__file__).parents[2] / "scripts" / "run"
-    words = ["bash", str(script)] if script.is_file() else [sys.executable, "-P", "-m", "skillopt_sleep"]
-    return shlex.join(words)
-
-
-def list_place_arguments(flags: Mapping[str, Json | Path]) -> str:
-    """Return the options that make another command use the same project and data, as in " --project shop", or ""."""
-    given = (("--project", flags.get("project")), ("--data-dir", flags.get("data_dir")))
-    return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value)
-
-
-def typed_options() -> tuple[str, ...]:
-    """Return the options that the user typed for the present command, except ``--json``, each with its quoted value."""
+    Left out are ``--json``, the project and data folder, which every command gets, and those named ``left_out``.
+    """
     from click.core import ParameterSource
 
     context = click.get_current_context()
-    found = []
     for option in context.command.params:
         name = option.name or ""
-        if name == "as_json" or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+        is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not is_typed or name in {"as_json", "project", "data_dir", *left_out}:
             continue
         value = context.params[name]
         if isinstance(option, click.Option) and option.is_flag:
-            found.append(option.opts[0] if value else option.secondary_opts[0])
-        else:
-            values = value if option.multiple else (value,)
-            found += [f"{option.opts[0]} {shlex.quote(str(item))}" for item in values]
-    return tuple(found)
+            yield option.opts[0] if value else option.secondary_opts[0]
+            continue
+        for item in value if option.multiple else (value,):
+            given = Path(item).absolute() if name in {*HOMES, "task_file"} else item
+            yield f"{option.opts[0]} {shlex.quote(str(given))}"
 
 
 def open_workspace(
@@ -276,7 +262,9 @@ def open_workspace(
     if str(folder.resolve()).encode("utf-8", "replace").decode() != str(folder.resolve()):
         raise UsageError(f"--project {str(folder)!a}: its path is not UTF-8 and cannot be stored; rename the folder")
     notices = [f"left out: {fault}" for fault in list_unusable_agents()]
-    workspace = Workspace(settings, origins, env, folder.resolve(), dry_run=dry_run, notify=notices.append)
+    workspace = Workspace(
+        settings, origins, env, folder.resolve(), is_here=project is None, dry_run=dry_run, notify=notices.append
+    )
     context = click.get_current_context(silent=True)
     if context is not None:
         context.call_on_close(lambda: _print_notices(notices))

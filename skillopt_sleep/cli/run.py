@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +14,13 @@ from skillopt_sleep.cli.options import (
     RESUME_HINT,
     as_json,
     ask_about_receivers,
-    get_program_name,
-    list_place_arguments,
+    list_typed_options,
     night_options,
     open_workspace,
     print_answer,
     print_json,
     print_page,
     show_progress,
-    typed_options,
 )
 from skillopt_sleep.errors import BudgetSpent, DiskError, Refused, UsageError
 from skillopt_sleep.model import Json
@@ -69,13 +68,12 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
     from skillopt_sleep.usecases.plan import plan_night
     from skillopt_sleep.usecases.run import run_night
 
-    workspace = open_workspace(flags)
+    workspace = replace(open_workspace(flags), options=tuple(list_typed_options("wait", "dry_run")))
     tasks = read_tasks(task_file) if task_file else None
     if dry_run:
         _print_dry_run(workspace, tasks, as_json=as_json)
         return
     from skillopt_sleep.storage.files import is_held
-    from skillopt_sleep.usecases.status import find_earlier_proposal
 
     if tasks is None:
         ask_about_receivers(workspace)
@@ -86,8 +84,7 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
         if wait and is_held(workspace.data_dir):
             click.echo(f"skillopt-sleep: another night is running; waiting up to {wait:g} minutes for it", err=True)
         report = run_night(workspace, plan, wait=wait * 60, progress=progress)
-    place, earlier = list_place_arguments(flags), find_earlier_proposal(workspace, report)
-    _print_report(report, as_json=as_json, place=place, again=typed_options(), earlier=earlier)
+    _print_report(workspace, report, as_json=as_json)
     sys.exit(report.exit_code or 0)
 
 
@@ -135,8 +132,7 @@ def demo_command(folder: Path | None, world: str, as_json: bool) -> None:
     )
     with show_progress() as progress:
         report = run_night(workspace, plan_night(workspace), progress=progress)
-    place = list_place_arguments({"project": workspace.project, "data_dir": str(workspace.data_dir)})
-    _print_report(report, as_json=as_json, place=place)
+    _print_report(workspace, report, as_json=as_json)
     sys.exit(report.exit_code or 0)
 
 
@@ -262,25 +258,18 @@ def _print_dry_run(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *
     print_answer(forecast_night(workspace, tasks), describe_dry_run, as_json=as_json)
 
 
-def _print_report(
-    report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = (), earlier: str = ""
-) -> None:
-    """Print the report of a night on stdout, and on stderr why the night failed.
-
-    ``place`` and ``again`` are options that the commands shown in the report need, to find or to repeat this night;
-    ``earlier`` is an earlier night whose proposal still waits, or "".
-    """
+def _print_report(workspace: Workspace, report: NightReport, *, as_json: bool) -> None:
+    """Print the report of a night on stdout, and on stderr why the night failed."""
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.reports.page import render_diagnostics
     from skillopt_sleep.reports.terminal import describe_screen
-    from skillopt_sleep.reports.view import describe_night
     from skillopt_sleep.storage.journal import get_night_folder
+    from skillopt_sleep.usecases.status import load_view
 
     if as_json:
         click.echo(render_diagnostics(report).decode(), nl=False)
     else:
-        night, program = describe_night(report, earlier=earlier), get_program_name()
-        print_page(describe_screen(night, program=program, place=place, again=again, everything=False), paged=False)
+        print_page(describe_screen(load_view(workspace, report), everything=False), paged=False)
         folder = get_night_folder(report.project, report.night)
         click.echo(f"\nthe page: {folder / 'report.html'}\ndiagnostics: {folder / 'diagnostics.json'}")
     if report.exit_code:

@@ -11,8 +11,6 @@ import click
 
 from skillopt_sleep.cli.options import (
     all_option,
-    get_program_name,
-    list_place_arguments,
     night_options,
     open_workspace,
     place_options,
@@ -54,8 +52,8 @@ def show_command(night: str | None, in_browser: bool, everything: bool, as_json:
     """
     import msgspec
 
-    from skillopt_sleep.reports.page import render_report
-    from skillopt_sleep.usecases.status import find_earlier_proposal, load_view, read_report, write_pages
+    from skillopt_sleep.reports.page import render_view
+    from skillopt_sleep.usecases.status import load_view, read_report, write_pages
 
     workspace = open_workspace(flags)
     report = read_report(workspace, night)
@@ -71,10 +69,9 @@ def show_command(night: str | None, in_browser: bool, everything: bool, as_json:
     elif sys.stdout.isatty():
         from skillopt_sleep.reports.terminal import describe_screen
 
-        view, place = load_view(workspace, report), list_place_arguments(flags)
-        print_page(describe_screen(view, program=get_program_name(), place=place, everything=everything))
+        print_page(describe_screen(load_view(workspace, report), everything=everything))
     else:
-        click.echo(render_report(report, earlier=find_earlier_proposal(workspace, report)), nl=False)
+        click.echo(render_view(load_view(workspace, report)), nl=False)
 
 
 @click.command("insights")

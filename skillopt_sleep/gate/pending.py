@@ -158,8 +158,8 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
             return ""
         where = "" if tried == 1 else f"at all {tried} requests "
         others = len(self.tasks) or 1
-        rest = f"any of the {others} requests" if others > 1 else "the 1 request"
-        return f"followed {where}where you said it; no worse at {rest} that it was tried on but not written from"
+        rest = f"the {others} other requests" if others > 1 else "the 1 other request"
+        return f"followed {where}where you said it; no worse at {rest} that it was tried on"
 
     @property
     def awaits_sources(self) -> bool:

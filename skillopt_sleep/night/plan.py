@@ -30,7 +30,7 @@ from skillopt_sleep.model.text import sha256
 from skillopt_sleep.night.harvest import Harvested, ReadFiles, Window
 from skillopt_sleep.night.pools import Past, SplitPlan
 from skillopt_sleep.night.ports import Archive, Inbox, Journal, RejectedEdits, Staging, Trials
-from skillopt_sleep.night.report import Adopted, BackendHealth, NightReport, PendingReport
+from skillopt_sleep.night.report import BackendHealth, NightReport, PendingReport
 from skillopt_sleep.optimizer.replay import Manner, Models
 
 
@@ -88,6 +88,19 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
         return MemoryBounds(rules=self.memory_rules if self.evolve_memory else 0, chars=self.block_cap)
 
 
+MOST_ATTEMPTS = 3
+"""The most nights that try to score an adopted change on the sealed tasks; a try fails when calls fail or run out."""
+
+
+class Adopted(Struct, frozen=True, kw_only=True):
+    """An adopted change of night ``change`` that waits for its test on the sealed tasks; ``attempts`` nights tried."""
+
+    change: str
+    before: Candidate
+    after: Candidate
+    attempts: int = 0
+
+
 class NightPlan(Struct, frozen=True, kw_only=True):
     """What is decided before a night begins; an interrupted night is resumed by a plan with the same fingerprint."""
 
@@ -119,6 +132,8 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     """The adopted change that waits for its test on the sealed tasks, which are used for nothing else."""
     audit: NoiseReport = NoiseReport()
     notes: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    """The options of the command ``run``, each with its value, with which a later run continues the night."""
     left_out: tuple[str, ...] = ()
     """For each document that the night cannot use and therefore leaves out, a sentence with the reason and a remedy."""
     landings: tuple[Landing, ...] = ()
@@ -162,6 +177,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             self,
             caps=Caps(),
             notes=(),
+            options=(),
             rejected=(),
             pending=(),
             closed=(),
@@ -174,7 +190,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
         )
         content = msgspec.to_builtins(same)
         del content["left_out"], content["accepted"], content["restage"], content["again"]
-        del content["landings"], content["untried"], content["step"]["memory_rules"]
+        del content["landings"], content["untried"], content["options"], content["step"]["memory_rules"]
         del content["account"]["at_most"]
         if not self.mining.rules_only:
             del content["mining"]["rules_only"]
@@ -195,6 +211,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             account=self.account,
             audit=self.audit,
             notes=self.notes,
+            options=self.options,
         )
 
 

@@ -14,24 +14,11 @@ from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.gate.rule import Decision, Verdict
 from skillopt_sleep.model.call import Caps, Expected, PhaseTally, Spend
-from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.rollout import ReplayMode
 from skillopt_sleep.model.session import Skip
 from skillopt_sleep.model.task import Shortfall
-
-MOST_ATTEMPTS = 3
-"""The most nights that try to score an adopted change on the sealed tasks; a try fails when calls fail or run out."""
-
-
-class Adopted(Struct, frozen=True, kw_only=True):
-    """An adopted change of night ``change`` whose test on the sealed tasks is due; ``attempts`` nights have tried."""
-
-    change: str
-    before: Candidate
-    after: Candidate
-    attempts: int = 0
 
 
 class SealedTest(Struct, frozen=True, kw_only=True):
@@ -344,9 +331,10 @@ class NightReport(Struct, frozen=True, kw_only=True):
     ``baseline_score`` and ``candidate_score`` are validation means under the gate metric; ``holdout_baseline`` and
     ``holdout_candidate`` are the same arms as pass rates (means of ``hard``). ``exit_code`` is that of the run.
     ``sealed`` is the result of an adopted change on the sealed tasks, null when no such test was due. ``seed`` dealt
-    the tasks; the setting of that name repeats the deal. ``spend`` is what this run of the night used of its caps,
-    ``spend_night`` what the night has cost in all its runs (a night that a cap ended gets new caps). ``expected`` is
-    the forecast of its calls by phase, made once its tasks were known, without mining.
+    the tasks; the setting of that name repeats the deal. ``options`` were given to the command ``run``; ``remedies``
+    are commands that put right what stopped the night, each with its effect. ``spend`` is what this run of the night
+    used of its caps, ``spend_night`` what the night has cost in all its runs (a night that a cap ended gets new caps).
+    ``expected`` is the forecast of its calls by phase, made once its tasks were known, without mining.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -364,6 +352,8 @@ class NightReport(Struct, frozen=True, kw_only=True):
     why: str = ""
     stopped_by: StoppedBy | None = None
     exit_code: int | None = None
+    options: tuple[str, ...] = ()
+    remedies: tuple[tuple[str, str], ...] = ()
     accepted: bool = False
     gate_action: GateAction = GateAction.UNMEASURED
     gate_mode: str = ""

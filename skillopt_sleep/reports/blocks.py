@@ -93,12 +93,15 @@ class Section(Struct, frozen=True):
 Page: TypeAlias = Sequence[Section]
 
 
-def count_rest(count: int, most: int, noun: str = "", plural: str = "") -> Iterator[Cell]:
-    """Yield a line like "and 3 more: --all shows them" if ``count`` is more than the ``most`` shown, else nothing."""
+def count_rest(count: int, most: int, noun: str = "", plural: str = "", *, command: str = "--all") -> Iterator[Cell]:
+    """Yield a line like "and 3 more: --all shows them" if ``count`` is more than the ``most`` shown, else nothing.
+
+    ``command`` is what to type to see them.
+    """
     if count > most:
         left = count - most
         what = f"and {number(left, noun, plural)}{'' if noun else ' more'}"
-        yield Line(f"{what}: --all shows {'it' if left == 1 else 'them'}", Tone.QUIET)
+        yield Line(f"{what}: {command} shows {'it' if left == 1 else 'them'}", Tone.QUIET)
 
 
 def render_plain(page: Page) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from skillopt_sleep.model.call import Caps, Spend, find_range
 from skillopt_sleep.model.text import excerpt
@@ -51,6 +52,32 @@ _MARKUP = re.compile(r"[\\`*\[<~]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
 
 _BLOCK = re.compile(r"[-+#>=:]|\d+(?=[.)])")
 """Pattern of what could start a heading, list, quote or table at the beginning of a Markdown line."""
+
+
+class Shell(Struct, frozen=True):
+    """How the user calls this program from a shell: every command that a report suggests is spelled by it."""
+
+    program: str = "skillopt-sleep"
+    place: str = ""
+    """The options that lead any command to the same project and data: " --project shop", or "" for those of here."""
+
+    def complete(self, command: str, options: Sequence[str] = ()) -> str:
+        """Return a command as it can be pasted into a shell; a ``run`` also gets those ``options`` that it lacks.
+
+        A ``run`` with another backend gets none of the options that name models or backends.
+        """
+        words = command.split()
+        if words[:1] != ["skillopt-sleep"]:
+            return command
+        taken = {*words, *(_MODELS if "--backend" in words else ())}
+        added = [option for option in options if option.split()[0] not in taken] if words[1:2] == ["run"] else []
+        return " ".join([self.program, *words[1:], *added]) + self.place
+
+
+HERE = Shell()
+"""The shell of a user who has this program on the PATH and stands in the project."""
+
+_MODELS = ("--target-backend", "--target-model", "--optimizer-backend", "--optimizer-model")
 
 
 def plain(text: str, limit: int | None = None) -> str:
@@ -166,7 +193,9 @@ def describe_expectation(report: NightReport) -> str:
     least, usual, most = (sum(getattr(row, end) for row in report.expected) for end in ("least", "usual", "most"))
     least, most = find_range(usual, report.caps.calls) if usual else (least, most)
     rest = total_spend(report).calls - made
-    more = f"; the other {number(rest)} are not part of the forecast" if rest > 0 else ""
+    others = sorted({phase.phase.split()[0] for phase in report.phases} - phases)
+    more = f"; {number(rest, 'more was', 'more were')} made for what is not forecast: {', '.join(others)}"
+    more = more if rest > 0 and others else ""
     return f"{number(made)} calls were made where {number(least)} to {number(most)} were expected{more}"
 
 
@@ -194,10 +223,10 @@ def describe_errors(report: NightReport) -> str:
     return ", ".join(f"{count} x {ERRORS.get(name, plain(name))}" for name, count in total.most_common())
 
 
-def escape(text: str) -> str:
+def escape(text: str, *, begins_line: bool = True) -> str:
     """Return the text on one line, escaped so that Markdown shows its printable characters exactly."""
     line = _MARKUP.sub(r"\\\g<0>", plain(text))
-    if block := _BLOCK.match(line):
+    if begins_line and (block := _BLOCK.match(line)):
         at = block.end() if block[0].isdecimal() else 0
         line = f"{line[:at]}\\{line[at:]}"
     return line

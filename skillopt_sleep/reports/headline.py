@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -12,7 +13,7 @@ from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Caps, Spend
 from skillopt_sleep.night.report import GateAction, Loading, NightReport, NightState, StoppedBy
 from skillopt_sleep.reports.blocks import Tone
-from skillopt_sleep.reports.formatting import WORDS, describe_errors, number, plain, score, sentence, spell
+from skillopt_sleep.reports.formatting import ERRORS, WORDS, describe_errors, number, plain, score, sentence, spell
 from skillopt_sleep.reports.measurements import describe_gains, describe_shortfall, paired_trials
 from skillopt_sleep.reports.rows import Outcome, list_said, list_tasks
 
@@ -65,7 +66,12 @@ class Headline(Struct, frozen=True):
 def summarize_night(report: NightReport) -> Headline:
     """Return how the night ended and what to do now: with its proposal, if it has one, rather than why it stopped."""
     words, values = WORDS["endings"][_name_ending(report)], _Values(report)
-    steps = [Step(*(text.format_map(values) for text in WORDS["steps"][name])) for name in words["steps"]]
+    steps = [Step(*map(plain, remedy)) for remedy in report.remedies]
+    steps += [Step(*(text.format_map(values) for text in WORDS["steps"][name])) for name in words["steps"]]
+    if report.stopped_by is StoppedBy.BACKEND:
+        effect = _find_cause(report)[1]
+        found = [Step(command, effect) for command in _ADVISED.findall(plain(report.why)) if effect]
+        steps[-1:-1] = found[:1]
     for wish in list_said(report) if words is WORDS["endings"]["you said so"] else ():
         command = f"skillopt-sleep adopt {plain(report.night)} --edit {plain(wish.edits[0])}"
         steps.append(Step(command, "applies this one to your files, by your word"))
@@ -103,6 +109,8 @@ def _name_stop(report: NightReport, stopped_by: StoppedBy) -> str:
             return "no tasks"
         case StoppedBy.BUDGET if report.state is NightState.FINISHED:
             return "tests cut short"
+        case StoppedBy.BACKEND:
+            return {"NotAllowed": "not allowed", "QuotaExhausted": "quota"}.get(_name_error(report), "backend")
     return str(stopped_by)
 
 
@@ -122,6 +130,28 @@ def _name_verdict(report: NightReport) -> str:
     ):  # a waiting rule needs nothing to learn from
         return "too few tasks"
     return "pending" if report.pending else "no decision" if _compare_means(report) else "nothing tried"
+
+
+_ADVISED = re.compile(r"\brun `(\S+ [^`]+)`")
+"""A command in the reason for a stop that puts it right, as in "run `claude update`"."""
+
+
+def _name_error(report: NightReport) -> str:
+    """Return the class of the error that ended the night, such as "NotLoggedIn"."""
+    return report.call_error.partition(":")[0]
+
+
+def _find_cause(report: NightReport) -> tuple[str, str]:
+    """Return what to do about the error that ended the night, and the effect of a command that does it."""
+    mend, effect = WORDS["causes"].get(_name_error(report)) or WORDS["causes"][""]
+    return mend, effect
+
+
+def _describe_calls(report: NightReport) -> str:
+    calls = max(report.spend.calls, report.spend_night.calls)
+    if not calls:
+        return "The night stopped before it called a model."
+    return f"The night stopped after {number(calls, 'call')}, whose answers are kept."
 
 
 class _Values(dict[str, str]):
@@ -199,5 +229,16 @@ _VALUES: Mapping[str, Callable[[NightReport], str]] = {
     "sessions": lambda night: number(night.counts.sessions, "session was", "sessions were"),
     "cap": lambda night: _nearest_cap(night.caps, night.spend)[0],
     "flag": lambda night: _nearest_cap(night.caps, night.spend)[1],
+    "cause": lambda night: f": {ERRORS[_name_error(night)]}" if _name_error(night) in ERRORS else "",
+    "called": _describe_calls,
+    "mend": lambda night: _find_cause(night)[0],
+    "said too": lambda night: (
+        "A rule that you said so is adopted only with the command beside it; name several by repeating --edit."
+        if list_said(night)
+        else ""
+    ),
+    "the proven rules": lambda night: (
+        f"the {number(len(night.applied_edits), 'proven rule')}" if list_said(night) else "it"
+    ),
 }
 """For each name in braces in words.json, such as {night}, the function that computes its text from the report."""

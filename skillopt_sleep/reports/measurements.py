@@ -6,6 +6,7 @@ Every report states these facts in the same words. The formulas behind them are 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.noise import ENOUGH, SUSPICIOUS, AATest, NoiseReport
-from skillopt_sleep.gate.rule import Effect, Verdict, exact_error
+from skillopt_sleep.gate.rule import PROVEN, Effect, Verdict, exact_error
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.call import Expected, Spend
 from skillopt_sleep.model.task import DECIDING, Shortfall
@@ -35,7 +36,8 @@ def describe_trial(trial: TrialReport) -> str:
     k, decision = trial.k or 0, trial.decision
     since = f" since night {plain(trial.since)}" if trial.since else ""
     tally = f"{Tally(wins=decision.wins, losses=decision.losses, ties=trial.ties or 0).in_words}{since}"
-    reached = f"{tally}: score {trial.score} of {k} needed"
+    counted = ", each loss counting as minus two" if decision.losses else ""
+    reached = f"{tally}: {trial.score} of {k} wins needed{counted}"
     match decision.verdict:
         case Verdict.ACCEPT:
             return f"{reached}, accepted (by luck with a chance of at most {chance(k)})"
@@ -66,7 +68,9 @@ def _gain(trial: TrialReport) -> str:
         said += f" {number(decision.wins, 'comparison')} came out better and {decision.losses or 'none'} worse."
     else:
         said += f", in {number(trial.decision.pairs, 'comparison')}" if trial.decision.pairs > tasks else ""
-        said += f": {improved} {requests} came out better with it, {worsened} worse."
+        wins = trial.decision.wins
+        often = f" (in {number(wins, 'comparison')})" if wins > len(trial.improved) else ""
+        said += f": {improved} {requests} came out better with it{often}, {worsened} worse."
     if trial.worsened or trial.losses_before:
         said += f" {describe_regressions(trial)}"
     if tasks < DECIDING:
@@ -100,7 +104,19 @@ def describe_pending(pending: PendingReport, night: str = "") -> str:
     nights = f", in {number(pending.nights, 'night')} so far" if pending.nights > 1 else ""
     if pending.you_said_so:
         return plain(pending.you_said_so)
-    return f"needs {plain(pending.needs)} to be proven; first tried {since}{nights}"
+    return f"{describe_needs(pending)}; first tried {since}{nights}"
+
+
+def describe_needs(pending: PendingReport) -> str:
+    """Return how far an undecided rule is from being proven: "4 of the 9 wins that prove a rule from ..."."""
+    found = re.match(r"(\d+) more wins?", pending.needs)
+    if not found:
+        return f"needs {plain(pending.needs)} to be proven"
+    score = pending.wins - 2 * pending.losses
+    source = "one request" if pending.requests == 1 else "several requests"
+    counted = ", a loss taking two away" if pending.losses else ""
+    whole = f"{score} of the {score + int(found[1])} wins that prove a rule written from {source}{counted}"
+    return whole + plain(pending.needs[found.end() :]).replace(", and ", "; needs ")
 
 
 def describe_account(account: Account) -> str:
@@ -111,10 +127,9 @@ def describe_account(account: Account) -> str:
         return f"{number(account.tried, 'rule')} tried, none proven."
     proven = f"{number(account.tried, 'rule')} tried, {number(account.accepted)} proven"
     if not account.at_most:
-        return (
-            f"{proven}. Even if {'it were' if account.tried == 1 else f'all {account.tried} were'} useless, luck would"
-            " prove any of them in fewer than 5 of 100 cases."
-        )
+        percent = math.ceil(round(1000 * account.by_chance, 6)) / 10
+        rest = f", one of these {account.tried} in at most {percent:g} %" if account.tried > 1 else ""
+        return f"{proven}. Luck proves a useless rule in at most {chance(PROVEN)} of cases{rest}."
     return f"{proven}; luck may explain {account.at_most} of these, hardly more."
 
 
@@ -141,7 +156,8 @@ def describe_noise(audit: NoiseReport) -> str:
     same_night = (
         ""
         if audit.differ_same_night is None
-        else f" Within one night {audit.differ_same_night:.0%} of {number(audit.repeats_same_night, 'repeat')} differ."
+        else f" Within one night, {times(audit.repeats_same_night)} a request was answered twice without a rule:"
+        f" {audit.differ_same_night:.0%} of these scores differed."
     )
     if not audit.known or audit.differ is None:
         return (
@@ -170,7 +186,7 @@ def describe_position(audit: NoiseReport) -> str:
     position = audit.position
     said = (
         f"The judge saw the two answers of a comparison side by side, in random order, {times(position.judged)}, as"
-        f" equal answers need no judge: the first answer won {times(position.first)}, the second"
+        f" identical answers need no judge: the first answer won {times(position.first)}, the second"
         f" {times(position.second)}"
     )
     if not position.first + position.second:

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from skillopt_sleep.night.report import HoldoutRow, NightReport
 from skillopt_sleep.reports.formatting import (
-    PHASES,
+    HERE,
+    Shell,
     code,
     drop_unprintable,
     escape,
@@ -44,29 +45,32 @@ MOST_PLACES = (40, 16, 6, 2, 0)
 """How many test tasks, with both answers, a page shows for each rule: the first number with which the page fits."""
 
 
-def render_report(report: NightReport, *, earlier: str = "") -> str:
-    """Return the contents of ``report.md``; ``earlier`` is an earlier night whose proposal still waits, or ""."""
-    night = describe_night(report, earlier=earlier)
-    return str(_open_templates("md").get_template("report.md").render(night=night, phases=PHASES))
+def render_report(report: NightReport, *, shell: Shell = HERE) -> str:
+    """Return the contents of ``report.md``, with a final newline; ``shell`` spells its commands."""
+    return render_view(describe_night(report, shell=shell))
 
 
-def render_page(night: NightView, *, options: str = "", drawn: str = "") -> str:
+def render_view(night: NightView) -> str:
+    """Return the report of a night as Markdown, with a final newline."""
+    return str(_open_templates("md").get_template("report.md").render(night=night))
+
+
+def render_page(night: NightView, *, drawn: str = "") -> str:
     """Return the HTML page of a night.
 
-    ``options`` are added to every command that the page shows. ``drawn`` is a digest of what the page shows, kept in
-    it, so that an unchanged page is not written again.
+    ``drawn`` is a digest of what the page shows, kept in it, so that an unchanged page is not written again.
     """
     page = ""
     for most in MOST_PLACES:
-        page = _render_html("night.html", night=_limit_places(night, most), options=options, phases=PHASES, drawn=drawn)
+        page = _render_html("night.html", night=_limit_places(night, most), drawn=drawn)
         if len(page.encode()) <= MOST_BYTES:
             break
     return page
 
 
-def render_index(history: History, *, options: str = "") -> str:
-    """Return the HTML page over all nights of a project; ``options`` are added to the commands that it shows."""
-    return _render_html("index.html", history=history, options=options, drawn="")
+def render_index(history: History, *, shell: Shell = HERE) -> str:
+    """Return the HTML page over all nights of a project; ``shell`` spells its commands."""
+    return _render_html("index.html", history=history, shell=shell, drawn="")
 
 
 def render_training(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
@@ -180,7 +184,8 @@ def _open_templates(kind: str) -> Environment:
         return drop_unprintable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     def cell(text: str) -> str:
-        safe: str = Markup(str(protect(text)).replace("|", "\\|"))  # noqa: S704  escaped for Markdown
+        shown = text if isinstance(text, Markup) else escape(str(text), begins_line=False)
+        safe: str = Markup(shown.replace("|", "\\|"))  # noqa: S704  escaped for Markdown
         return safe
 
     templates = Environment(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from skillopt_sleep.gate.rule import Verdict
-from skillopt_sleep.model.edit import AppliedEdit, EditStatus
+from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.night.report import HoldoutRow, NightReport, PendingReport, TaskLabel, TrialReport
 from skillopt_sleep.reports.formatting import WORDS, number, plain, plain_lines, times
@@ -93,7 +93,7 @@ class Place(Struct, frozen=True, kw_only=True):
     without: str = ""
     """The agent's answer without the rule tonight, when ``old`` is the recorded answer; otherwise ""."""
     why: str = ""
-    """The judge's reason about the answer with the rule, or why that answer has no score."""
+    """A sentence on the score of the answer with the rule: the judge's reason, or why there is none."""
 
 
 def list_tasks(report: NightReport) -> tuple[TaskRow, ...]:
@@ -137,21 +137,44 @@ def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
     return tuple(texts[text] for text in reversed(texts) if text not in listed)
 
 
+def list_corrections(edit: EditRecord, report: NightReport) -> tuple[tuple[TaskLabel, str], ...]:
+    """Return each correction that a rule was written from: the task, and the person's words there.
+
+    Words that share no term with the rule are left out, unless none does.
+    """
+    found = [(label, said) for label in report.tasks if label.id in edit.task_ids for said in label.words]
+    about = keep_relevant(tuple(said for _, said in found), f"{edit.text} {edit.anchor}")
+    return tuple((label, said) for label, said in found if said in about)
+
+
+def _count_corrections(edit: EditRecord, report: NightReport, shown: int | None) -> str:
+    """Return how many corrections a rule was written from, and how often the same was said elsewhere; "" for none."""
+    found = list_corrections(edit, report)
+    if not found:
+        return ""
+    requests, wordings = len({label.id for label, _ in found}), len({said for _, said in found})
+    said = f"written from {number(len(found), 'correction')} of yours"
+    said += f" at {number(requests, 'request')}" if requests != len(found) else ""
+    said += f", in {number(wordings, 'wording')}" if wordings not in {1, len(found)} else ""
+    said += f", {shown} of them quoted here" if shown and shown < wordings else ""
+    elsewhere = [label for label in report.tasks if label.id not in edit.task_ids and not label.sibling]
+    known = {words for _, words in found}
+    kept = sum(words in known for label in elsewhere for words in label.words)
+    return said + (f"; you said the same {number(kept, 'more time')}, kept out of its writing" if kept else "")
+
+
 def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | None = None) -> str:
     """Return in words how many corrections a rule comes from (``shown`` are quoted), and its results at moments."""
     from skillopt_sleep.model.rules import find_heavy  # noqa: PLC0415  `status` needs no words
 
     labels = {label.id: label for label in report.tasks if label.moment}
-    written = [label for label in report.tasks if label.id in applied.edit.task_ids and (label.words or label.moment)]
-    wordings = len({words for label in written for words in label.words})
+    written = [label for label in report.tasks if label.id in applied.edit.task_ids]
     lessons = {label.moment for label in written if label.moment}
     trials = [trial for trial in report.trials if applied.edit.id in trial.edits]
     measured = dict.fromkeys(task for trial in trials for task in trial.measured if task in labels)
     heeded = {task for trial in trials for task in trial.heeded}
     worse = {task for trial in trials for task in trial.worsened}
-    some = f", in {number(wordings, 'wording')}" if 0 < wordings != len(written) else ""
-    some += f", of which {shown} {'is' if shown == 1 else 'are'} quoted here" if shown and shown < wordings else ""
-    parts = [f"written from {number(len(written), 'correction')} of yours{some}"] if written else []
+    parts = [said] if (said := _count_corrections(applied.edit, report, shown)) else []
     places = [task for task in measured if labels[task].sibling and labels[task].moment in lessons]
     if places:
         count, lost = len(heeded.intersection(places)), len(worse.intersection(places))
@@ -160,8 +183,8 @@ def describe_moments(applied: AppliedEdit, report: NightReport, shown: int | Non
             f" did worse at {lost or 'none'}"
         )
     about = find_heavy(applied.edit.text or applied.edit.anchor)
-    said = {task: find_heavy(" ".join(labels[task].words)) for task in measured if not labels[task].sibling}
-    alike = [task for task, words in said.items() if 2 * len(about & words) >= max(1, min(len(about), len(words)))]
+    heard = {task: find_heavy(" ".join(labels[task].words)) for task in measured if not labels[task].sibling}
+    alike = [task for task, words in heard.items() if 2 * len(about & words) >= max(1, min(len(about), len(words)))]
     if alike:
         count = len(heeded.intersection(alike))
         parts.append(f"where you said much the same, it is now done {count} of {number(len(alike), 'time')}")
@@ -211,14 +234,14 @@ def list_places(outcome: Consolidated | None) -> dict[str, tuple[Place, ...]]:
         return {}
     tasks = {task.id: task for task in (*outcome.pools.train, *outcome.pools.val)}
     return {
-        applied.edit.id: _list_places(step.trial, tasks, f"{applied.edit.text} {applied.edit.anchor}")
+        applied.edit.id: _list_places(step.trial, tasks)
         for step in outcome.steps
         if step.trial is not None
         for applied in step.edits
     }
 
 
-def _list_places(trial: Trial, tasks: Mapping[str, TaskRecord], rule: str) -> tuple[Place, ...]:
+def _list_places(trial: Trial, tasks: Mapping[str, TaskRecord]) -> tuple[Place, ...]:
     pairs: dict[str, list[tuple[ReplayResult, ReplayResult]]] = {}
     for old, new in zip(trial.baseline, trial.candidate, strict=True):
         pairs.setdefault(old.task_id, []).append((old, new))
@@ -227,7 +250,7 @@ def _list_places(trial: Trial, tasks: Mapping[str, TaskRecord], rule: str) -> tu
         if task in tasks:
             outcome = _count_outcome(task, tried, trial)
             old, new = _choose_pair(tried, outcome)
-            found.append(_describe_place(tasks[task], old, new, outcome, rule))
+            found.append(_describe_place(tasks[task], old, new, outcome))
     first = (Outcome.WORSE, Outcome.MIXED, Outcome.BETTER, Outcome.SAME, Outcome.UNMEASURED)
     return tuple(sorted(found, key=lambda place: first.index(place.outcome)))
 
@@ -251,7 +274,7 @@ def _choose_pair(
     return min(pairs, key=gain) if outcome is Outcome.WORSE else max(pairs, key=gain)
 
 
-def _describe_place(task: TaskRecord, old: ReplayResult, new: ReplayResult, outcome: Outcome, rule: str) -> Place:
+def _describe_place(task: TaskRecord, old: ReplayResult, new: ReplayResult, outcome: Outcome) -> Place:
     reference = task.reference
     moment = reference if isinstance(reference, MomentReference) else None
     then = clip((moment.rejected if moment else "") or task.rejected)
@@ -267,13 +290,22 @@ def _describe_place(task: TaskRecord, old: ReplayResult, new: ReplayResult, outc
         outcome=outcome,
         kind=f"{kinds[moment.sibling if moment else None]}{when}",
         asked=plain(task.intent, ASKED_CHARACTERS),
-        said=tuple(plain(words, ASKED_CHARACTERS) for words in keep_relevant(said, rule)[:3]),
+        said=tuple(plain(words, ASKED_CHARACTERS) for words in said[:3]),
         before=f"What it did then{then_on}" if then else "What it does without the rule",
         old=marked[0],
         new=marked[1],
         without=without if then else "",
-        why=plain((new.score.rationale if new.score else new.call_error), ASKED_CHARACTERS),
+        why=_explain_score(old, new),
     )
+
+
+def _explain_score(old: ReplayResult, new: ReplayResult) -> str:
+    """Return what the judge said about the answer with a rule, or why it said nothing."""
+    if new.score is None:
+        return f"Not scored: {plain(new.call_error, ASKED_CHARACTERS)}"
+    if old.work.strip() == new.work.strip():
+        return "Tonight's answers with and without the rule are identical."
+    return f"The judge on the answer with this rule: {plain(new.score.rationale, ASKED_CHARACTERS)}"
 
 
 def mark_differences(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:

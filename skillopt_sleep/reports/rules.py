@@ -19,11 +19,10 @@ from skillopt_sleep.night.report import NightReport, PendingReport, TaskLabel
 from skillopt_sleep.reports.formatting import DOCUMENTS, WORDS, number, plain
 from skillopt_sleep.reports.measurements import chance, describe_pending, describe_trial
 from skillopt_sleep.reports.rows import (
-    OPERATIONS,
     QUOTE_CHARACTERS,
     Place,
     describe_moments,
-    keep_relevant,
+    list_corrections,
     list_held_back,
     name_day,
     relative_to_project,
@@ -70,9 +69,11 @@ class RuleView(Struct, frozen=True, kw_only=True):
     state: State
     text: str
     does: str
-    """The effect on a document in words, such as "new in the skill"."""
+    """The effect on a document in words, such as "would be added to the skill"."""
     path: str = ""
     """The path of the document's file, or "" when no change of the document is proposed."""
+    untried: str = ""
+    """The files whose agent is not the one that tried the rule: "AGENTS.md: not tried with Codex"; "" for none."""
     instead_of: str = ""
     """The text of the rule that this rule replaces, or "" when it replaces none."""
     reason: str = ""
@@ -93,7 +94,7 @@ class RuleView(Struct, frozen=True, kw_only=True):
     odds: str = ""
     """A sentence on how often chance alone proves a useless rule, or "" for a rule that is not proven."""
     cost: str = ""
-    """The replays that trying the rule took tonight, in words."""
+    """A sentence on the replays that trying the rule took tonight."""
     places: tuple[Place, ...] = ()
     live: str = ""
     """The day in words on which the rule was adopted, or "" when it is not live."""
@@ -162,9 +163,15 @@ def _describe_rule(
     live: Mapping[str, str],
 ) -> RuleView:
     edit = applied.edit
-    paths = [
-        relative_to_project(change.path, report.project) for change in report.documents if change.kind == edit.document
+    changes = [change for change in report.documents if change.kind == edit.document]
+    paths = [relative_to_project(change.path, report.project) for change in changes]
+    untried = [  # "proven with Claude Code, not tried with Codex"
+        f"{path}: {change.untried if state is State.PROVEN else change.untried.rpartition(', ')[2]}"
+        for path, change in zip(paths, changes, strict=True)
+        if change.untried
     ]
+    day, does = name_day(live.get(edit.id, "")), WORDS["proposals"][edit.op]
+    document = DOCUMENTS[edit.document] + ("s" if len(paths) > 1 else "")
     trial = next((trial for trial in report.trials if edit.id in trial.edits), None)
     proven = trial is not None and trial.k is not None and trial.decision.verdict is Verdict.ACCEPT
     luck = chance(trial.k or 0) if proven and trial else ""
@@ -176,8 +183,9 @@ def _describe_rule(
         id=plain(edit.id) if can_be_named and fits else "",
         state=state,
         text=_clip_rule(edit.anchor if edit.op is EditOp.DELETE else edit.text),
-        does=f"{OPERATIONS[edit.op]} the {DOCUMENTS[edit.document]}",
+        does=f"{does.removeprefix('would be ') if day else does} the {document}",
         path=" and ".join(paths),
+        untried=plain("; ".join(untried)),
         instead_of=_clip_rule(edit.anchor) if edit.op is EditOp.REPLACE else "",
         reason=plain(edit.reason, REASON_CHARACTERS),
         quotes=quotes,
@@ -189,9 +197,11 @@ def _describe_rule(
         requests=max(trial.tasks, trial.tasks_in_all) if trial else 0,
         trial=describe_trial(trial) if trial and trial.k is not None else "",
         odds=f"If this rule were useless, luck would prove it in at most {luck} of cases." if luck else "",
-        cost=f"{number(pairs, 'answer')} with it tonight, and as many without, which all rules share" if pairs else "",
+        cost=f"Tonight it took {number(pairs, 'answer')} with the rule; those without are shared by all rules."
+        if pairs
+        else "",
         places=places.get(edit.id, ()),
-        live=name_day(live.get(edit.id, "")),
+        live=day,
     )
 
 
@@ -211,12 +221,11 @@ def _clip_rule(text: str) -> str:
 
 
 def _list_quotes(edit: EditRecord, report: NightReport, *, wishes_first: bool) -> tuple[Quote, ...]:
-    """Return quotes of the corrections behind a rule; those that share no term with the rule only if none does."""
-    named = [label for label in report.tasks if label.id in edit.task_ids]
-    words = dict.fromkeys(said for label in named for said in label.words)
-    about = keep_relevant(tuple(words), f"{edit.text} {edit.anchor}")
-    chosen = sorted(about, key=lambda said: wishes_first and not is_standing_wish(said))[:QUOTES]
-    return tuple(_quote(said, [label for label in report.tasks if said in label.words]) for said in chosen)
+    """Return the person's words that a rule was written from, each wording once."""
+    found = list_corrections(edit, report)
+    wordings = dict.fromkeys(said for _, said in found)
+    chosen = sorted(wordings, key=lambda said: wishes_first and not is_standing_wish(said))[:QUOTES]
+    return tuple(_quote(said, [label for label, words in found if words == said]) for said in chosen)
 
 
 def _quote(words: str, labels: Sequence[TaskLabel]) -> Quote:

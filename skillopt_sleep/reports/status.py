@@ -13,12 +13,17 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from skillopt_sleep.gate.account import Account
-from skillopt_sleep.gate.pending import SAID
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport, SealedTest
-from skillopt_sleep.reports.blocks import Cell, Facts, Line, Page, Part, Section, Table, Tone, count_rest
-from skillopt_sleep.reports.formatting import WORDS, money, number, plain, total_spend
+from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Table, Tone, count_rest
+from skillopt_sleep.reports.formatting import HERE, WORDS, Shell, money, number, plain, total_spend
 from skillopt_sleep.reports.headline import TONES, Ending, summarize_night
-from skillopt_sleep.reports.measurements import describe_account, describe_audit, describe_sealed, describe_shortfall
+from skillopt_sleep.reports.measurements import (
+    describe_account,
+    describe_audit,
+    describe_needs,
+    describe_sealed,
+    describe_shortfall,
+)
 from skillopt_sleep.reports.rows import without_bullet
 from skillopt_sleep.scheduling.due import Attempt, DaemonState, Outlook, Schedule
 
@@ -36,6 +41,8 @@ class Failure(Struct, frozen=True, kw_only=True):
     """Sentences on what the user can do about the failure."""
     log: str
     """The path of the file with the details."""
+    steps: tuple[tuple[str, str], ...] = ()
+    """Commands to run next, each with its effect."""
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -67,9 +74,15 @@ class Status(Struct, frozen=True, kw_only=True):
     """The reason why the last nights failed, or None when the last night did not fail."""
     schedule: Outlook | None = None
     """The schedule of the project, or None when nothing is scheduled."""
+    shell: Shell = HERE
+    """How the commands are spelled."""
+    said: str = ""
+    """One sentence on the night whose proposal waits, as its report has it; "" when none waits."""
+    limits: tuple[str, ...] = ()
+    """Sentences on why that night proves less than it seems, such as that its agent was simulated."""
 
 
-HEAD = ("night", "ended", "score", "calls", "money", "proposal")
+HEAD = ("night", "ended", "tests passed", "calls", "money", "proposal")
 
 NIGHTS, PENDING = 5, 3
 """Maximum nights and undecided changes that ``status`` shows without ``--all``."""
@@ -87,92 +100,128 @@ SIGNAL_CODES = frozenset({129, 130, 143})
 def describe_status(status: Status, *, everything: bool = False) -> Page:
     """Return the page of ``status``: what waits for the user, the schedule, the last nights (all if ``everything``)."""
     nights = len(status.nights) if everything else NIGHTS
+    more = status.shell.complete("skillopt-sleep status --all")
     rows = [_row(night, status) for night in status.nights[:nights]]
     table = [Table(HEAD, rows, elastic=1)] if rows else []
     lines = describe_schedule(status.schedule) if status.schedule else ()
     return (
         Section("", tuple(_list_waiting(status))),
         Section("Schedule", tuple(Line(line, Tone.BAD) if line.startswith(PROBLEMS) else line for line in lines)),
-        Section("Nights" if rows else "", (*table, *count_rest(len(status.nights), nights, "earlier night"))),
-        Section("Not decided yet; the next night continues", _list_pending(status.pending, everything=everything)),
+        Section(
+            "Nights" if rows else "", (*table, *count_rest(len(status.nights), nights, "earlier night", command=more))
+        ),
+        Section("You said so: not proven, adopted only when you name it", _list_said(status, everything=everything)),
+        Section("Not proven yet: the next nights go on testing", _list_pending(status, everything=everything)),
         Section("In total", tuple(_list_trust(status, everything=everything))),
     )
 
 
 def _row(night: NightReport, status: Status) -> tuple[Cell, ...]:
     headline = summarize_night(night)
-    tested = night.baseline_score is not None and night.candidate_score is not None
     spend = total_spend(night)
     rules = number(status.adopted_rules.get(night.night, len(night.applied_edits)), "rule")
-    proposal = Line(f"{rules} closed", Tone.QUIET) if night.proposal else ""
+    proposal: Cell = Line(f"{rules} closed", Tone.QUIET) if night.proposal else ""
     if night.night in status.adopted:
         proposal = Line(f"{rules} adopted", Tone.GOOD)
     elif night.night in status.reverted:
         proposal = Line(f"{rules} reverted", Tone.QUIET)
     elif night.night in status.proposals:
         proposal = Line(f"{rules} {'waits' if len(night.applied_edits) == 1 else 'wait'}", Tone.WAITING)
-    ended = f"stopped: {headline.title}" if headline.ending is Ending.STOPPED else headline.ending.lower()
+    ended = headline.ending.lower()
+    if headline.ending is Ending.STOPPED:
+        stopped = headline.title.removeprefix("the night ")
+        ended = stopped if stopped.startswith("stopped") else f"stopped: {stopped}"
     return (
         plain(night.night),
         Line(ended, TONES.get(headline.ending, Tone.PLAIN)),
-        f"{night.baseline_score:.2f} -> {night.candidate_score:.2f}" if tested else "",
+        ""
+        if night.holdout_baseline is None or night.holdout_candidate is None
+        else f"{night.holdout_baseline:.0%} -> {night.holdout_candidate:.0%}",
         number(spend.calls),
         money(spend),
         proposal,
     )
 
 
-def _list_pending(pending: tuple[PendingReport, ...], *, everything: bool) -> tuple[Part, ...]:
+def _list_said(status: Status, *, everything: bool) -> tuple[Part, ...]:
+    """Return the rules that the user may adopt on their own word, each with the command for it."""
+    said = [change for change in status.pending if change.you_said_so]
+    last = status.nights[0] if status.nights else None
+    held = {applied.edit.id for applied in last.held_edits} if last else set()
+    items: list[list[Cell]] = []
+    for change in said if everything else said[:PENDING]:
+        items.append(["; ".join(map(without_bullet, change.rules)), Line(plain(change.you_said_so), Tone.QUIET)])
+        if last and held.intersection(change.edits):
+            command = f"skillopt-sleep adopt {plain(last.night)} --edit {plain(change.edits[0])}"
+            items[-1].append(Line(status.shell.complete(command), Tone.COMMAND))
+    more = status.shell.complete("skillopt-sleep status --all")
+    return (Items(items), *count_rest(len(said), len(items), "more rule", command=more)) if items else ()
+
+
+def _list_pending(status: Status, *, everything: bool) -> tuple[Part, ...]:
+    pending = [change for change in status.pending if not change.you_said_so]
     most = len(pending) if everything else PENDING
     rows = [("; ".join(map(without_bullet, change.rules)), _needs(change)) for change in pending[:most]]
-    table = Table(("rule", "still needs"), rows, cut=not everything)
-    return (table, *count_rest(len(pending), most)) if rows else ()
+    more = status.shell.complete("skillopt-sleep status --all")
+    return (
+        (Table(("rule", "so far"), rows, cut=not everything), *count_rest(len(pending), most, command=more))
+        if rows
+        else ()
+    )
 
 
 def _needs(change: PendingReport) -> Cell:
-    if change.you_said_so:
-        return Line(f"your word: {SAID}", Tone.WAITING)
-    return Line(f"{plain(change.needs)}, promising" if change.promising else plain(change.needs), Tone.WAITING)
+    return Line(f"{describe_needs(change)}{', promising' if change.promising else ''}", Tone.WAITING)
 
 
 def _list_waiting(status: Status) -> Iterator[Facts | Cell]:
     """Yield lines on what the user can do now, such as adopt a change, and on what the next night will use."""
     if not status.nights:
         yield "No night yet. Begin with:"
-        yield Facts([*WORDS["first steps"].items()])
+        steps = WORDS["first steps"].items()
+        yield Facts([(status.shell.complete(command), effect) for command, effect in steps])
     for night in map(plain, status.proposals[:1]):
-        yield Line("A change waits for you:", Tone.GOOD)
-        yield Facts(
-            (
-                (f"skillopt-sleep show {night}", "shows what it is, and how it was tested"),
-                (f"skillopt-sleep adopt {night}", "applies it to your files"),
-            )
+        yield Line(f"A change waits for you. {status.said}".rstrip(), Tone.GOOD)
+        yield from (Line(limit, Tone.WAITING) for limit in status.limits)
+        commands = (
+            (f"skillopt-sleep show {night}", "shows what it is, and how it was tested"),
+            (f"skillopt-sleep adopt {night}", "applies what is proven to your files"),
+            (f"skillopt-sleep revert {night}", "undoes it later, byte for byte"),
         )
+        yield Facts([(status.shell.complete(command), effect) for command, effect in commands])
     if status.failure:
         yield from describe_failure(status.failure)
     if status.running:
         yield Line("A night is running.", Tone.WAITING)
     elif status.nights and status.nights[0].state is NightState.RUNNING:
         yield Line(
-            "The last night was interrupted: skillopt-sleep run continues it, and nothing is paid for twice.", Tone.BAD
+            f"The last night was interrupted: {status.shell.complete('skillopt-sleep run')} continues it, and nothing"
+            " is paid for twice.",
+            Tone.BAD,
         )
-    waiting = ((status.waiting, "session to read", "sessions to read"), (status.fresh, "unused task", "unused tasks"))
+    waiting = (
+        (status.waiting, "session to read", "sessions to read"),
+        (status.fresh, "task not used yet", "tasks not used yet"),
+    )
     if said := ", ".join(number(count, one, many) for count, one, many in waiting if count):
         yield f"For the next night: {said}."
 
 
-def describe_failure(failure: Failure) -> Iterator[Cell]:
+def describe_failure(failure: Failure) -> Iterator[Facts | Cell]:
     """Yield lines on why the last nights failed, what to do, and where the details are."""
     which = "The last night" if failure.nights == 1 else f"Each of the last {failure.nights} nights"
-    yield Line(f"FAILED: {which} failed: {plain(failure.why).rstrip('.')}.", Tone.BAD)
+    yield Line(f"STOPPED: {which} stopped: {plain(failure.why).rstrip('.')}.", Tone.BAD)
     yield f"  {plain(failure.now)}"
+    if failure.steps:
+        yield Facts([(f"  {command}", effect) for command, effect in failure.steps])
     yield Line(f"  Details: {plain(failure.log)}", Tone.QUIET)
 
 
 def list_troubles(failure: Failure | None, outlook: Outlook | None) -> Iterator[str]:
     """Yield why the last nights failed or a due one has not begun, each with what to do, for the page of all nights."""
     if failure:
-        yield " ".join((part.text if isinstance(part, Line) else part).strip() for part in describe_failure(failure))
+        parts = [part for part in describe_failure(failure) if not isinstance(part, Facts)]
+        yield " ".join((part.text if isinstance(part, Line) else part).strip() for part in parts)
     if outlook and outlook.scheduled:
         lines = [line for line in describe_schedule(outlook) if line.startswith((" ", *PROBLEMS))]
         yield from "\n".join(lines).replace("\n ", " ").splitlines()

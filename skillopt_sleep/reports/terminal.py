@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Table, Tone, count_rest
 from skillopt_sleep.reports.headline import TONES
@@ -15,59 +15,40 @@ MOST = {State.PROVEN: 3, State.UNTESTED: 3, State.SAID: 2, State.PROMISING: 1, S
 MOST_NOTES = 2
 
 
-def describe_screen(
-    night: NightView,
-    *,
-    program: str = "skillopt-sleep",
-    place: str = "",
-    again: Sequence[str] = (),
-    everything: bool = True,
-) -> Page:
-    """Return a night as a page for a terminal; without ``everything`` the page fits on one screen.
-
-    The page suggests commands. ``program`` is how the user calls this program, ``place`` holds options that lead to
-    this night (``--project``), and ``again`` the options of this run, for a command that continues it.
-    """
-    steps = [(_complete(command, program, place, again), effect) for command, effect in night.steps]
+def describe_screen(night: NightView, *, everything: bool = True) -> Page:
+    """Return a night as a page for a terminal; without ``everything`` the page fits on one screen."""
     tone = Tone.GOOD if night.is_loaded else Tone.BAD if night.not_loaded else Tone.WAITING
     loads = [Line(f"{night.loads} {night.loads_why}".rstrip(), tone)] if night.loads else []
-    lead = Line(f"{night.ending}: {night.said}", TONES.get(night.ending, Tone.PLAIN))
+    says_ending = night.ending.lower() in night.said.lower()
+    lead = Line(night.said if says_ending else f"{night.ending}: {night.said}", TONES.get(night.ending, Tone.PLAIN))
+    all_of_it = night.shell.complete(f"skillopt-sleep show {night.night} --all")
+    undo = [night.undo] if night.undo and everything else []
+    notes = night.notes if everything else night.notes[:MOST_NOTES]
     return (
         Section("", (lead, *(Line(limit, Tone.WAITING) for limit in night.limits), night.text, *loads)),
-        Section("What to do now", (night.now, *([Facts(steps)] if steps else ()))),
-        *(
-            _describe_group(group, f"{program} adopt {night.night}{place}", everything=everything)
-            for group in night.groups
-        ),
+        Section("What to do now", (night.now, *([Facts(night.steps)] if night.steps else ()), *undo)),
+        *(_describe_group(group, night, all_of_it, everything=everything) for group in night.groups),
         Section("Tested", tuple(_list_tests(night)) if everything else ()),
         *(_describe_changes(night) if everything else ()),
         Section("Figures", tuple(_list_figures(night, everything=everything))),
-        Section("Worth knowing", tuple(_list_notes(night.notes, len(night.notes) if everything else MOST_NOTES))),
+        Section(
+            "Worth knowing",
+            (
+                *([Items([[note] for note in notes])] if notes else ()),
+                *count_rest(len(night.notes), len(notes), command=all_of_it),
+            ),
+        ),
     )
 
 
-def _complete(command: str, program: str, place: str, again: Sequence[str]) -> str:
-    """Return a shown command as the user has to type it here, so that it finds this night.
-
-    A ``run`` gets those options of this run (``again``) that it lacks; any other command gets the options ``place``.
-    """
-    words = command.split()
-    if words[1:2] == ["run"] and again:
-        command = " ".join([command, *(option for option in again if option.split()[0] not in words)])
-    else:
-        command += place
-    return command.replace("skillopt-sleep", program, 1)
-
-
-def _describe_group(group: Group, adopt: str, *, everything: bool) -> Section:
+def _describe_group(group: Group, night: NightView, all_of_it: str, *, everything: bool) -> Section:
     most = len(group.rules) if everything else MOST.get(group.state, 0)
-    items = Items([list(_describe_rule(rule, adopt, everything=everything)) for rule in group.rules[:most]])
-    return Section(
-        f"{group.title}: {group.note}", (*([items] if most else []), *count_rest(len(group.rules), most, "rule"))
-    )
+    items = Items([list(_describe_rule(rule, night, everything=everything)) for rule in group.rules[:most]])
+    rest = count_rest(len(group.rules), most, "more rule" if most else "rule", command=all_of_it)
+    return Section(f"{group.title}: {group.note}", (*([items] if most else []), *rest))
 
 
-def _describe_rule(rule: RuleView, adopt: str, *, everything: bool) -> Iterator[Cell]:
+def _describe_rule(rule: RuleView, night: NightView, *, everything: bool) -> Iterator[Cell]:
     yield rule.text
     quotes = rule.quotes if everything else rule.quotes[:1]
     yield from (f"you said: “{quote.words}”{f', {quote.day}' if quote.day else ''}" for quote in quotes)
@@ -77,11 +58,13 @@ def _describe_rule(rule: RuleView, adopt: str, *, everything: bool) -> Iterator[
     yield from filter(None, (rule.moments, rule.odds) if everything else ())
     if rule.state in {State.PROVEN, State.UNTESTED, State.PROMISING} or not rule.why:
         yield Line(where, Tone.QUIET)
+    if rule.untried:
+        yield Line(rule.untried, Tone.WAITING)
     if rule.why and not rule.trial:  # else the tally says it
         yield Line(rule.why, Tone.QUIET)
     if rule.adopt and (everything or rule.state in {State.SAID, State.PROMISING}):
         yield Line("to adopt it alone:", Tone.QUIET)
-        yield Line(f"{adopt} {rule.adopt}", Tone.COMMAND)
+        yield Line(night.shell.complete(f"skillopt-sleep adopt {night.night} {rule.adopt}"), Tone.COMMAND)
 
 
 def _list_tests(night: NightView) -> Iterator[Part]:
@@ -103,12 +86,6 @@ def _tone_change(line: str) -> Tone:
     if line.startswith(("---", "+++", "@@")):
         return Tone.QUIET
     return {"+": Tone.GOOD, "-": Tone.BAD}.get(line[:1], Tone.PLAIN)
-
-
-def _list_notes(notes: Sequence[str], most: int) -> Iterator[Part]:
-    if notes:
-        yield Items([[note] for note in notes[:most]])
-        yield from count_rest(len(notes), most)
 
 
 def _list_figures(night: NightView, *, everything: bool) -> Iterator[Part]:

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from skillopt_sleep.model.call import PhaseTally
-from skillopt_sleep.night.report import BackendHealth, Loading, NightReport
+from skillopt_sleep.night.report import BackendHealth, Loading, NightReport, NightState
 from skillopt_sleep.reports import measurements
 from skillopt_sleep.reports.formatting import (
     DOCUMENTS,
     ERRORS,
+    HERE,
+    PHASES,
     WORDS,
+    Shell,
     describe_earlier_spend,
     describe_expectation,
     minutes,
@@ -56,6 +59,10 @@ DIFF_CHARACTERS = 400
 """Maximum characters of one line of a diff."""
 MISSING_FOLDER = "no such folder"
 """The reason that a reader of sessions gives for a folder that does not exist."""
+UNDO = (
+    "Reverting takes out what adopting put in, byte for byte; lines that you write meanwhile stay, and a file that"
+    " adopting created is deleted only if nothing else is in it. It undoes all rules adopted from this night."
+)
 EXAMPLES = 2
 """Maximum examples that a report names for each reason why lines, files or requests were left out."""
 
@@ -94,8 +101,12 @@ class NightView(Struct, frozen=True, kw_only=True):
     now: str
     steps: tuple[tuple[str, str], ...]
     """Commands to run next, each with its effect."""
+    undo: str
+    """A sentence on what adopting and reverting do to lines that the user adds; "" when nothing is proposed."""
     status: str
     """The state of the proposal: ``waiting``, ``adopted`` or ``reverted``, or "" without a proposal."""
+    shell: Shell
+    """How the commands are spelled."""
     groups: tuple[Group, ...]
     asked: tuple[Asked, ...]
     facts: tuple[tuple[str, str], ...]
@@ -129,20 +140,18 @@ def describe_night(
     live: Mapping[str, str] = MappingProxyType({}),
     status: str = "",
     earlier: str = "",
+    shell: Shell = HERE,
 ) -> NightView:
     """Return all that the reports of a night show.
 
     ``outcome`` holds the answers that the tests gave, or is None once these are deleted; ``asked`` are recurring
     requests, ``live`` maps the id of each live edit to the time since which it is live, ``status`` is the state of the
-    proposal, and ``earlier`` names an earlier night whose proposal still waits, or is "".
+    proposal, ``earlier`` names an earlier night whose proposal still waits, or is "", and ``shell`` spells commands.
     """
     headline = summarize_night(report)
-    steps = [(step.command, step.effect) for step in headline.steps]
-    for command, effect in (WORDS["steps"][name] for name in (("show earlier", "adopt earlier") if earlier else ())):
-        steps.append((command.format(night=earlier), effect))
     groups = tuple(list_groups(report, list_places(outcome), live))
     tasks = list_tasks(report)
-    replay = report.replay
+    replay, is_demo = report.replay, WORDS["limits"]["simulated"] in report.notes
     return NightView(
         night=plain(report.night),
         project=plain(report.project),
@@ -151,16 +160,18 @@ def describe_night(
         day=name_day(report.started_at),
         ending=headline.ending,
         title=headline.title[0].upper() + headline.title[1:],
-        said=_summarize(headline, groups),
+        said=("In this demo: " if is_demo and report.proposal else "") + _summarize(headline, groups),
         text=plain(headline.text),
         limits=tuple(sentence(note) for note in report.notes if note in WORDS["limits"].values()),
-        loads=WORDS["loading"][replay.loading] if report.proposal else "",
+        loads=WORDS["loading"][replay.loading] if report.proposal and not is_demo else "",
         is_loaded=replay.loading is Loading.LOADED,
         not_loaded=replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED},
         loads_why=sentence("; ".join(filter(None, (replay.why, replay.confirmation.in_words)))),
         now=f"A change of an earlier night still waits for you. {headline.now}" if earlier else headline.now,
-        steps=tuple(steps),
+        steps=tuple(_list_steps(report, headline, earlier, shell)),
+        undo=UNDO if report.proposal else "",
         status=status or ("waiting" if report.proposal else ""),
+        shell=shell,
         groups=groups,
         asked=tuple(asked),
         facts=tuple(_list_facts(report)),
@@ -181,19 +192,31 @@ def describe_night(
     )
 
 
+def _list_steps(report: NightReport, headline: Headline, earlier: str, shell: Shell) -> Iterator[tuple[str, str]]:
+    options = [plain(option) for option in report.options]
+    yield from ((shell.complete(step.command, options), step.effect) for step in headline.steps)
+    for command, effect in (WORDS["steps"][name] for name in (("show earlier", "adopt earlier") if earlier else ())):
+        yield shell.complete(command.format(night=earlier)), effect
+
+
 def _summarize(headline: Headline, groups: Sequence[Group]) -> str:
-    """Return a sentence on the night: "One rule is proven and waits for you", or else the title of its ending."""
+    """Return a sentence on the night: "1 rule is proven; nothing has changed yet.", or else the title of its ending."""
     rules = {group.state: group.rules for group in groups}
+    counts = {state: len(rules.get(state, ())) for state in State}
     proven = rules.get(State.PROVEN, ())
-    tried = sum(len(rules.get(state, ())) for state in (State.WAITING, State.PROMISING, State.SAID))
+    tried = sum(counts[state] for state in (State.WAITING, State.PROMISING, State.SAID))
     if headline.ending is Ending.PROVEN and headline.title == "a change is ready" and proven:
-        count, live = len(proven), sum(bool(rule.live) for rule in proven)
-        said = "One rule is proven" if count == 1 else f"{spell(count)} rules are proven"
-        waits = "waits for you" if count == 1 else "wait for you"
-        said += f" and {waits}" if not live else " and live" if live == count else f", {live} of them live"
-        others = sum(map(len, rules.values())) - count
-        said += {0: "", 1: ", one other is not proven"}.get(others, f", {spell(others).lower()} others are not proven")
-        return f"{said}." if live else f"{said}; nothing has changed yet."
+        live = sum(bool(rule.live) for rule in proven)
+        some = {0: "", len(proven): " and live"}.get(live, f", {live} of them live")
+        others = (
+            (counts[State.SAID], "you can adopt on your own word", "you can adopt on your own word"),
+            (counts[State.PROMISING] + counts[State.WAITING], "needs more tests", "need more tests"),
+            (counts[State.HELD], "is held back", "are held back"),
+            (counts[State.DROPPED], "is dropped", "are dropped"),
+        )
+        parts = [number(len(proven), "rule is", "rules are") + f" proven{some}"]
+        parts += [number(count, one, many) for count, one, many in others if count]
+        return f"{'; '.join(parts)}. {'' if live else 'Nothing has changed yet.'}".rstrip()
     if headline.ending is Ending.UNDECIDED and tried and State.SAID not in rules:
         return f"{'One rule is' if tried == 1 else f'{spell(tried)} rules are'} being tried; nothing changes yet."
     return sentence(headline.title)
@@ -207,7 +230,8 @@ def _list_facts(report: NightReport) -> Iterator[tuple[str, str]]:
     yield f"{money(spend)} of ${report.caps.usd:,.2f}", "cost"
     if report.spend.seconds:
         yield f"{minutes(report.spend)} of {report.caps.minutes:g}", "minutes"
-    yield number(counts.sessions), "sessions used" if counts.sessions != 1 else "session used"
+    done = "waiting" if _is_unused(report) else "used"
+    yield number(counts.sessions), f"sessions {done}" if counts.sessions != 1 else f"session {done}"
     yield number(counts.corrections), "corrections found" if counts.corrections != 1 else "correction found"
 
 
@@ -215,12 +239,18 @@ def _describe_reading(report: NightReport) -> str:
     counts = report.counts
     sealed = f", {counts.test} kept aside to check an adopted change" if counts.test else ""
     left = f" and left {counts.waiting} for the next night" if counts.waiting else ""
+    found = f"Your session files held {number(counts.prompts, 'new prompt')} of yours, including"
+    found += f" {number(counts.corrections, 'correction')}"
+    if _is_unused(report):
+        return f"{found}. They wait, in {number(counts.sessions + counts.waiting, 'session')}, for the next night."
     gave = f". They gave {number(counts.tasks, 'task')}: {counts.train} to learn from, {counts.val} to test on{sealed}"
-    return (
-        f"Your session files held {number(counts.prompts, 'new prompt')} of yours, including"
-        f" {number(counts.corrections, 'correction')}. This night used {number(counts.sessions, 'session')}"
-        f"{left}{gave if counts.tasks else ''}."
-    )
+    used = f"This night used {number(counts.sessions, 'session')}{left}"
+    return f"{found}. {used}{gave if counts.tasks else ''}."
+
+
+def _is_unused(report: NightReport) -> bool:
+    """Return whether the night stopped before it used any of its sessions."""
+    return report.state is NightState.STOPPED and not report.counts.tasks
 
 
 def _list_kept(report: NightReport) -> Iterator[str]:
@@ -243,12 +273,8 @@ def _list_left_out(report: NightReport) -> tuple[tuple[str, str, tuple[str, ...]
         name = plain("/".join(PurePath(skip.path).parts[-2:]) + (f":{skip.line}" if skip.line else ""))
         examples[kind][name] += skip.count
     for refusal in report.refused:
-        what = (
-            "request"
-            if not refusal.subject.startswith(("edit ", "lapse ", "label", "second "))
-            else "part of a model's reply"
-        )
-        kind = (what, plain(refusal.why, REASON_CHARACTERS))
+        is_reply = refusal.subject.startswith(("edit ", "lapse ", "label", "second "))
+        kind = ("part of a model's reply" if is_reply else "request", plain(refusal.why, REASON_CHARACTERS))
         words = plain(refusal.words, TASK_CHARACTERS)
         examples[kind][f"“{words}”" if refusal.words else plain(refusal.subject)] += 1
     return tuple(
@@ -278,20 +304,23 @@ def _list_cost_remarks(report: NightReport) -> Iterator[str]:
 
 
 def _describe_phase(phase: PhaseTally) -> tuple[str, ...]:
+    name, (kind, _, _) = plain(phase.phase), plain(phase.phase).partition(" ")
     return (
-        plain(phase.phase),
+        f"{name}: {PHASES.get(name) or PHASES.get(kind, '')}".rstrip(": "),
         number(phase.calls) + (f", and {number(phase.reused, 'earlier answer')} used again" if phase.reused else ""),
         number(phase.input_tokens),
         number(phase.output_tokens),
         "" if phase.cost_usd is None else f"${phase.cost_usd:.2f}",
         f"{phase.seconds:.1f}",
-        ", ".join(f"{ERRORS.get(name, plain(name))} {times(count)}" for name, count in phase.errors.items()),
+        ", ".join(f"{ERRORS.get(name, plain(name))} {times(count)}" for name, count in phase.errors.items()) or "0",
     )
 
 
 def _describe_agent(health: BackendHealth) -> tuple[str, ...]:
     state = {True: "ready", False: "not usable", None: "not checked"}[health.ready]
     state += {True: ", logged in", False: ", not logged in", None: ""}[health.logged_in]
+    if health.backend == "simulated" and health.ready:
+        state = "simulated, so there is nothing to log in to"
     return (
         WORDS["roles"].get(health.role) or plain(health.role),
         plain(f"{health.backend} {health.version}"),

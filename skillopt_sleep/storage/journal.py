@@ -318,6 +318,7 @@ def _conclude_with_error(report: NightReport, error: BaseException, why: str) ->
         gate_action=GateAction.UNMEASURED,
         stopped_by=by,
         why=why,
+        remedies=getattr(error, "remedies", ()),
         exit_code=code,
         call_error=f"{type(error).__name__}: {why}"
         if by in {StoppedBy.BACKEND, StoppedBy.UNREADABLE, StoppedBy.CRASH}

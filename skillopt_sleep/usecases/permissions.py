@@ -6,7 +6,8 @@ user did not approve for the project.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -58,10 +59,28 @@ class NewReceiver(Struct, frozen=True, kw_only=True):
 
 def require_agreement(workspace: Workspace, backends: Iterable[Backend]) -> None:
     """Raise ``NotAllowed``, saying how to agree, when a backend would send sessions to a new provider."""
-    for receiver in find_new_receivers(workspace, backends):
-        raise NotAllowed(
+    receivers = find_new_receivers(workspace, backends)
+    for receiver in receivers:
+        error = NotAllowed(
             f"{receiver.question}: agree to it with --share-with {receiver.provider} (or `share_with` in"
             " settings.toml), or leave these sessions out with --source"
+        )
+        error.remedies = tuple(_list_answers(workspace, receivers))
+        raise error
+
+
+def _list_answers(workspace: Workspace, receivers: Sequence[NewReceiver]) -> Iterator[tuple[str, str]]:
+    """Yield the command that agrees to these receivers, and one that leaves the night to the sessions' own agent."""
+    agreed = filter(None, (name.strip() for name in workspace.settings.share_with.split(",")))
+    shared = ",".join(dict.fromkeys((*agreed, *(receiver.provider for receiver in receivers))))
+    to = " and ".join(dict.fromkeys(name_provider(receiver.provider) for receiver in receivers))
+    yield f"skillopt-sleep run --share-with {shlex.quote(shared)}", f"yes: {to} may have them; runs the night"
+    agents = {agent.name: agent for receiver in receivers if (agent := agent_of_source(receiver.source))}
+    if len(agents) == 1 and (agent := next(iter(agents.values()))).provider:
+        stays = name_provider(agent.provider)
+        yield (
+            f"skillopt-sleep run --backend {agent.backend}",
+            f"no: runs the night with {stays}, which has them already",
         )
 
 

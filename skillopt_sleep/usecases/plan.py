@@ -21,9 +21,9 @@ from skillopt_sleep.model.rollout import ReplayMode
 from skillopt_sleep.model.rules import land_elsewhere
 from skillopt_sleep.model.task import CommandReference
 from skillopt_sleep.night.harvest import Window
-from skillopt_sleep.night.plan import ConsolidatePlan, MiningPlan, NightPlan
+from skillopt_sleep.night.plan import MOST_ATTEMPTS, Adopted, ConsolidatePlan, MiningPlan, NightPlan
 from skillopt_sleep.night.pools import SplitPlan
-from skillopt_sleep.night.report import MOST_ATTEMPTS, Adopted, BackendHealth
+from skillopt_sleep.night.report import BackendHealth
 from skillopt_sleep.optimizer.replay import Manner
 from skillopt_sleep.reports.formatting import WORDS
 from skillopt_sleep.reports.watch import list_unhelpful_rules
@@ -74,9 +74,8 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
         memory_rules=0 if settings.target_skill else settings.memory_rules,
     )
     accepted, restage = _find_accepted(workspace, live, step.memory_bounds)
-    since = ""
-    if settings.lookback_days:
-        since = (workspace.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
+    days = settings.lookback_days
+    since = (workspace.clock.now() - timedelta(days=days)).isoformat() if days else ""
     return NightPlan(
         project=project,
         baseline=baseline,
@@ -84,6 +83,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
         landings=live.landings,
         untried=live.untried,
         notes=(*live.choice, *left_out, *_find_notes(backends, manner), *list_unhelpful_rules(watch_rules(workspace))),
+        options=workspace.options,
         roles=tuple(BackendHealth(role=role, backend=name, model=model) for role, (name, model) in roles.items()),
         sources=(settings.source,),
         window=Window(scope=workspace.scope, since=since[:10], max_sessions=settings.max_sessions),

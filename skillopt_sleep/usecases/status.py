@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -47,6 +46,7 @@ MOST_ASKED = 8
 
 def read_status(workspace: Workspace) -> Status:
     """Return what ``status`` shows of the project. Creates no database: without nights, all is empty."""
+    from skillopt_sleep.reports.view import describe_night
     from skillopt_sleep.usecases.announce import find_failure
     from skillopt_sleep.usecases.schedule import read_outlook
 
@@ -57,10 +57,16 @@ def read_status(workspace: Workspace) -> Status:
     for adoption in read_adoptions(workspace.database):
         if adoption.project == project:
             live.setdefault(adoption.night, set()).update(edit.id for edit in adoption.edits)
+    proposals = tuple(proposal.manifest.night for proposal in workspace.staging.waiting())
+    waits = next((report for report in nights if report.night in proposals[:1]), None)
+    said = describe_night(waits) if waits else None
     return Status(
         project=project,
         nights=nights,
-        proposals=tuple(proposal.manifest.night for proposal in workspace.staging.waiting()),
+        proposals=proposals,
+        shell=workspace.find_shell(),
+        said=said.said if said else "",
+        limits=said.limits if said else (),
         adopted=workspace.staging.live_nights(),
         adopted_rules={night: len(rules) for night, rules in live.items()},
         reverted=tuple(night for night, how in _list_statuses(workspace).items() if how == ProposalStatus.REVERTED),
@@ -103,9 +109,7 @@ def write_pages(workspace: Workspace, wanted: str | None = None, *, trouble: str
     from skillopt_sleep.usecases.schedule import read_outlook
 
     project = str(workspace.project)
-    options = f" --project {shlex.quote(project)}"
-    if workspace.origins.get("data_dir") == "flag":  # commands on the page lead to the same data
-        options += f" --data-dir {shlex.quote(str(workspace.data_dir))}"
+    shell = workspace.find_shell(anywhere=True)
     reports = workspace.journal.reports(project)
     sessions, live = load_archived(workspace), list_live_adoptions(workspace)
     asked, statuses = _list_asked(sessions[-RECENT:]), _list_statuses(workspace)
@@ -120,9 +124,9 @@ def write_pages(workspace: Workspace, wanted: str | None = None, *, trouble: str
         outcome = load_outcome(workspace, report.night)
         if outcome is None and page.exists():
             continue
-        view = describe_night(report, outcome, asked=asked, live=since, status=status, earlier=earlier)
+        view = describe_night(report, outcome, asked=asked, live=since, status=status, earlier=earlier, shell=shell)
         view = _redact_view(workspace, view)
-        workspace.journal.write(report, {PAGE: render_page(view, options=options, drawn=drawn).encode()})
+        workspace.journal.write(report, {PAGE: render_page(view, drawn=drawn).encode()})
     pages = frozenset(report.night for report in reports if (get_night_folder(project, report.night) / PAGE).exists())
     history = describe_history(
         project,
@@ -139,7 +143,7 @@ def write_pages(workspace: Workspace, wanted: str | None = None, *, trouble: str
         ),
     )
     index = make_own_folder(workspace.project) / INDEX
-    write_atomic(index, render_index(_redact_view(workspace, history), options=options).encode(), durable=False)
+    write_atomic(index, render_index(_redact_view(workspace, history), shell=shell).encode(), durable=False)
     return get_night_folder(project, wanted) / PAGE if wanted else index
 
 
@@ -161,7 +165,8 @@ def load_view(workspace: Workspace, report: NightReport) -> NightView:
     from skillopt_sleep.reports.view import describe_night
 
     earlier = find_earlier_proposal(workspace, report)
-    return describe_night(report, load_outcome(workspace, report.night), earlier=earlier)
+    shell = workspace.find_shell()
+    return describe_night(report, load_outcome(workspace, report.night), earlier=earlier, shell=shell)
 
 
 def find_earlier_proposal(workspace: Workspace, report: NightReport) -> str:

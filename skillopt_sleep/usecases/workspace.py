@@ -7,6 +7,8 @@ calls can change that.
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -19,6 +21,7 @@ from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.ports import Backend
 from skillopt_sleep.registry import Kind, require
+from skillopt_sleep.reports.formatting import Shell
 from skillopt_sleep.settings import TABLES, Origins, Settings, secrets
 from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.archive import SessionInbox, TaskArchive
@@ -49,6 +52,17 @@ def describe_fault(error: Exception) -> str:
     return f"a fault of this program, which cost no result; please report it: {type(error).__name__}: {error} ({place})"
 
 
+def find_program() -> str:
+    """Return how to call this program from a shell here: by its name, its script, or with its Python."""
+    import shutil
+
+    if shutil.which("skillopt-sleep"):
+        return "skillopt-sleep"
+    script = Path(__file__).parents[2] / "scripts" / "run"
+    words = ["bash", str(script)] if script.is_file() else [sys.executable, "-P", "-m", "skillopt_sleep"]
+    return shlex.join(words)
+
+
 @dataclass(frozen=True)
 class Workspace:
     """Settings, environment and project of one run of a command, and the user's stores.
@@ -64,6 +78,10 @@ class Workspace:
     project: Path
     """The absolute path of the project folder."""
     clock: SystemClock = field(default_factory=SystemClock)
+    is_here: bool = False
+    """Whether a command without ``--project``, typed where this one was, finds the same project."""
+    options: tuple[str, ...] = ()
+    """The options of the command ``run`` that the user typed, each with its value, without project and data folder."""
     dry_run: bool = False
     """Whether to work on a copy of the database and write nothing."""
     notify: Callable[[str], None] = lambda _line: None
@@ -91,6 +109,13 @@ class Workspace:
         """Return this workspace, or a dry run if the database is missing or read-only, as in an agent's sandbox."""
         path = self.data_dir / DATABASE
         return self if all(os.access(place, os.W_OK) for place in (path, path.parent)) else self.make_dry_run()
+
+    def find_shell(self, *, anywhere: bool = False) -> Shell:
+        """Return how commands on this project are typed: here or, with ``anywhere``, in any folder, as from a page."""
+        words = [] if self.is_here and not anywhere else ["--project", str(self.project)]
+        if self.origins.get("data_dir") == "flag":
+            words += ["--data-dir", str(self.data_dir)]
+        return Shell(find_program(), f" {shlex.join(words)}" if words else "")
 
     @property
     def scope(self) -> str:
@@ -207,7 +232,8 @@ class Workspace:
             from skillopt_sleep.reports.page import render_report
 
             try:
-                return redacted(render_report(report).encode("utf-8"))
+                shell = self.find_shell(anywhere=True)
+                return redacted(render_report(report, shell=shell).encode("utf-8"))
             except Exception as error:  # noqa: BLE001  a fault in a template must not end a night that has its result
                 self.notify(describe_fault(error))
                 return b"This report could not be written; diagnostics.json beside it has the whole night.\n"

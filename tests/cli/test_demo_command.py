@@ -14,7 +14,7 @@ def test_demo_ends_with_a_verdict(cli, tmp_path):
     """Without key, account or settings: a rule that is proven, a report, its diagnosis, and how to continue."""
     done = cli("demo", "--folder", tmp_path / "demo")
     assert done.code == 0
-    assert done.out.startswith("PROVEN")
+    assert done.out.startswith("In this demo: 1 rule is proven")
     (path,) = (tmp_path / "demo").rglob("diagnostics.json")
     assert str(path) in done.out
     assert done.err.startswith(f"A night on the bundled sample sessions, in {tmp_path / 'demo'}.")

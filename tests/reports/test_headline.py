@@ -158,7 +158,7 @@ def test_every_listed_rule_is_counted():
     night = describe_night(PAIRED)
     listed = [rule.state for group in night.groups for rule in group.rules]
     assert (listed.count("proven"), len(listed)) == (2, 4)
-    assert night.said == "Two rules are proven and wait for you, two others are not proven; nothing has changed yet."
+    assert night.said == "2 rules are proven; 1 is held back; 1 is dropped. Nothing has changed yet."
 
 
 def test_earlier_change_that_waits_is_named():

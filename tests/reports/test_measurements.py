@@ -24,7 +24,7 @@ TRIAL = PAIRED.trials[0]
 def test_accepted_trial_can_be_recounted():
     """Wins, losses, ties, score, threshold, and how often a useless edit gets there."""
     assert measurements.describe_trial(TRIAL) == (
-        "6 wins, 0 losses, 3 ties: score 6 of 6 needed, accepted (by luck with a chance of at most 5 %)"
+        "6 wins, 0 losses, 3 ties: 6 of 6 wins needed, accepted (by luck with a chance of at most 5 %)"
     )
 
 
@@ -112,7 +112,7 @@ def test_pending_edit_is_listed_once(render):
     page = render(GOES_ON)
     assert page.count(MEMORY_RULE.edit.text) == 1
     assert "14 comparisons on 7 requests: 5 better, none worse, 9 the same" in page
-    assert "needs 1 more win to be proven; first tried tonight" in page
+    assert "5 of the 6 wins that prove a rule written from several requests; first tried tonight" in page
     assert GUARDED.edit in [each.edit for each in list_held_back(GOES_ON)]
 
 

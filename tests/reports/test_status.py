@@ -58,7 +58,7 @@ def test_status_of_many_nights_counts_those_it_leaves_out():
     shown = read(STATUS)
     assert LOGGED_OUT.night in shown
     assert CLOSED.night not in shown
-    assert "and 3 earlier nights: --all shows them" in shown
+    assert "and 3 earlier nights: skillopt-sleep status --all shows them" in shown
     assert CLOSED.night in read(STATUS, everything=True)
 
 
@@ -103,7 +103,7 @@ def test_page_of_all_nights_is_told_what_failed_or_waits():
     failure = Failure(key="n", nights=1, why="claude is not logged in", now="Log in.", log="/x/report.md")
     waits = Outlook(using=Waker.DAEMON, at="03:00", scheduled=True, waits=True, held="another night is running")
     assert list(list_troubles(failure, waits)) == [
-        "FAILED: The last night failed: claude is not logged in. Log in. Details: /x/report.md",
+        "STOPPED: The last night stopped: claude is not logged in. Log in. Details: /x/report.md",
         "WAITING: a night is due and waits: another night is running.",
     ]
     assert list(list_troubles(None, replace(waits, waits=False, clock="it was put back"))) == [

@@ -2,7 +2,6 @@
 // Composes the one command to copy from the rules that are ticked; nothing is sent anywhere.
 const boxes = [...document.querySelectorAll("input[data-adopt]")];
 const command = document.getElementById("command");
-const copy = document.getElementById("copy");
 
 function compose() {
   const chosen = boxes.filter((box) => box.checked).map((box) => box.dataset);
@@ -11,25 +10,34 @@ function compose() {
     const flag = kind === "undecided" ? " --undecided" : "";
     return edits.length ? command.dataset.base + " " + edits.join(" ") + flag + command.dataset.options : "";
   });
-  const line = calls.filter(Boolean).join(" && ");
+  const lines = calls.filter(Boolean);
+  const line = lines.join(" && ");
+  const many = chosen.length === 1 ? "the rule" : "the " + chosen.length + " rules";
+  const two = lines.length > 1 ? " (a command for each kind of rule; `revert` undoes all)" : "";
+  document.getElementById("ticked").textContent = "To adopt " + many + " you ticked" + two + ":";
   command.textContent = line;
   document.querySelector(".bar").hidden = !line;
 }
 
-async function copyCommand() {
+async function copyFrom(button, code) {
   try {
-    await navigator.clipboard.writeText(command.textContent);
+    await navigator.clipboard.writeText(code.textContent);
   } catch {
-    getSelection().selectAllChildren(command);
+    getSelection().selectAllChildren(code);
     document.execCommand("copy");
   }
-  copy.textContent = "Copied";
-  setTimeout(() => { copy.textContent = "Copy"; }, 1600);
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = "Copy"; }, 1600);
 }
+
+document.querySelectorAll("button.copy").forEach((button) => {
+  const code = button.dataset.copies ? command : button.previousElementSibling;
+  button.hidden = false;
+  button.addEventListener("click", () => copyFrom(button, code));
+});
 
 if (command) {
   boxes.forEach((box) => box.addEventListener("change", compose));
-  copy.addEventListener("click", copyCommand);
   compose();
 }
 
