@@ -197,7 +197,7 @@ def _settle(
     calibration: Calibration,
     judge: str,
 ) -> TaskRecord:
-    """Return the task with what stored checks and judgements prove: whether its reference tells good from bad work."""
+    """Return the task with a proof from stored checks and judgements of whether its reference tells good from bad."""
     reference = _reference(task)
     digest = digest_of(reference)
     known = checks.get(digest)

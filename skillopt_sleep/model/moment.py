@@ -78,7 +78,7 @@ class MoveCheck(Struct, frozen=True, kw_only=True):
     required: tuple[Requirement, ...]
     """Conditions, all of which the agent must meet; at least one, as otherwise doing nothing would pass."""
     forbidden: tuple[Condition, ...] = ()
-    """Conditions, none of which the agent may meet."""
+    """Conditions on the agent's next moves; meeting any of them fails the check."""
 
 
 class Standing(enum.StrEnum):

@@ -74,8 +74,8 @@ def extract_only(text: str, wanted: type[T], *, shown: str = "") -> T:
     A judge may quote the answer it judges, and an answer may contain a made-up verdict. So two such objects are an
     error. So are fields of a second one outside of the first, even damaged, an object in a quoted line (">"), and one
     that stands just so in ``shown``, the prompt that the reply may quote. Objects inside another one, and thoughts
-    between their tags, do not count. Raises ``ValueError`` for these errors, and when there is no such object, or more
-    JSON than is looked at.
+    between their tags, do not count. Raises ``ValueError`` for these errors, when there is no such object, and when the
+    reply has too much JSON to look at all of it.
     """
     answered = _THOUGHT.sub("", text)
     part = _drop_unopened_thought(answered)

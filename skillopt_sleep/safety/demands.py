@@ -126,7 +126,10 @@ class Polarity(Struct, frozen=True):
         return bool((self.negations + (self.omits or self.intervenes)) % 2)
 
     def allows(self, other: Polarity) -> bool:
-        """Return whether a typed clause can support a rule's with the signs ``other``: "never x" cannot support "x"."""
+        """Return whether a clause that the user typed, with the signs ``other``, can support a clause of a rule.
+
+        "never x" cannot support "x".
+        """
         if other.concedes and not self.concedes:
             return False
         if self.complains:  # "you forgot the tests" demands tests; "why do you add comments" may demand either
@@ -187,7 +190,7 @@ class Demand(Struct, frozen=True):
     is_once: bool
     """Whether the demand is for this time only."""
     aside: frozenset[str] = frozenset()
-    """The clause's words in a condition."""
+    """The words in the clause's condition, such as "if the tests fail"; empty without a condition."""
     is_aside_negated: bool = False
     around: frozenset[str] = frozenset()
     """The words that confine what the clause asks for: all but the everyday verb that it begins with, such as "run"."""

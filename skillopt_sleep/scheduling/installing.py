@@ -129,7 +129,7 @@ class Installation:
         return found, tuple(unseen)
 
     def check(self) -> str:
-        """Return what is wrong with the installed schedule, or "" when nothing is, or none is installed."""
+        """Return what is wrong with the installed schedule; "" when nothing is wrong or no schedule is installed."""
         schedule = load_schedule(self._data_dir)
         installer = self.installer(schedule) if schedule is not None else None
         return installer.check() if installer is not None else ""

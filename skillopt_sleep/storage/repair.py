@@ -309,7 +309,7 @@ def _copy_rows(source: Path, into: Database, tables: tuple[str, ...] | None) -> 
 
 
 def _read_rows(source: Path, query: str, values: tuple[object, ...] = ()) -> tuple[list[tuple[object, ...]], bool]:
-    """Return the rows that a query yields up to the first error, and whether it came to its end without one."""
+    """Return the rows that a query yields before any error, and whether it came to its end without an error."""
     rows: list[tuple[object, ...]] = []
     try:
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:

@@ -104,7 +104,7 @@ _ANY_COMMAND: tuple[Kind, ...] = (
 
 
 PIPED_BACK = 200
-"""Characters before a pipe that are searched for the command that writes into it."""
+"""Number of characters before and after a pipe that are searched for the two commands that it connects."""
 
 
 def _find_piped(text: str, _: int, end: int) -> Found | None:

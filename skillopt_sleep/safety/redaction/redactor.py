@@ -49,7 +49,7 @@ _STANDING = re.compile(PLACEHOLDER)
 
 
 class Search:
-    """Finds some kinds of secrets in texts."""
+    """Finds the secrets of the kinds it was made for in texts."""
 
     def __init__(self, kinds: Sequence[Kind], *, by_pattern: bool = False) -> None:
         self.kinds = kinds

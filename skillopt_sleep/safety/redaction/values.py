@@ -125,7 +125,7 @@ LEAST = 6
 PHRASE = 80
 """Maximum number of characters of a password of several words."""
 MADE = 16
-"""Minimum characters of a random-looking value that is a key whatever its name is."""
+"""Minimum number of characters of a random-looking value that is a secret although its name does not say so."""
 
 LONGEST_NAME = 72
 """Maximum characters of a value that is compared with its name; an equal one, as in ``token=token``, is no secret."""
