@@ -9,9 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from skillopt_sleep.calls.budget import SendOnce
 from skillopt_sleep.errors import Awaiting, BudgetSpent, FatalBackend, Overloaded, RateLimited
@@ -71,6 +74,7 @@ class Pool:
 
         if self._progress is not None:
             self._progress.begin(len(items))
+        _read_all_structs()
         executor = ThreadPoolExecutor(max_workers=min(self._workers, len(items)), thread_name_prefix="night")
         futures: list[Future[R | None]] = [executor.submit(run, item) for item in items]
         try:
@@ -83,6 +87,15 @@ class Pool:
             executor.shutdown(wait=True)  # items that have not begun see ``stop``
         _raise_first([error for error in (future.exception() for future in futures) if error is not None], awaited)
         return [future.result() for future in futures]  # type: ignore[misc]  # None only after an error
+
+
+def _read_all_structs() -> None:
+    """Let msgspec read the fields of every struct, which crashes Python if two threads decode a struct first."""
+    kinds = msgspec.Struct.__subclasses__()
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        with suppress(NameError, TypeError):  # one that cannot be decoded
+            msgspec.json.Decoder(kind)
 
 
 def read_free_memory() -> int:

@@ -114,9 +114,10 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
         branch=talk.session.branch,
         teaches_only=moment.teaches_only or NOT_ACCEPTED.get(moment.acceptance, ""),
     )
+    command = next((step.tool for step in places[number].steps if step.kind is StepKind.INSTRUCTION), "")
     return TaskRecord(
         id=f"m-{moment.id}",
-        intent=moment.request or _name_command(places[number].steps),
+        intent=moment.request or (f"/{command}" if command else "Go on."),
         reference=reference,
         context=digest,
         feedback=tuple(excerpt(words, MAX_QUOTE) for words in moment.words)[:MAX_FEEDBACK],
@@ -139,12 +140,6 @@ def _is_at_request(place: Place, cut: int) -> bool:
     """Return whether a replay resumes right at a typed prompt: before step ``cut``, the agent was only shown files."""
     is_typed = bool(place.id) and place.is_prompt and place.kind is not PromptKind.REJECTION
     return is_typed and all(step.kind is StepKind.SHOWN for step in place.steps[:cut])
-
-
-def _name_command(steps: Iterable[Step]) -> str:
-    """Return the slash command (such as "/review") with which a turn without a prompt began, else "Go on."."""
-    command = next((step.tool for step in steps if step.kind is StepKind.INSTRUCTION), "")
-    return f"/{command}" if command else "Go on."
 
 
 def _list_steps_that_stood(places: Sequence[Place], moment: Moment) -> Iterator[Step]:

@@ -201,18 +201,13 @@ def _is_next_link(places: Sequence[Place], link: _Candidate, candidate: _Candida
         return False
     said, again = places[link.said], places[candidate.said]
     answer = _list_answer(places, said.index)
-    between = places[said.index : again.index]
+    written = {line for place in places[said.index : again.index] for line in place.lines[1]}
     is_about_it = candidate.place == link.place or places[candidate.place] in answer
     is_near = said.index < candidate.place and again.index - answer[-1].index <= NEAR
     if is_about_it and (len(words := list_words(again.typed)) < FEW or words & list_words(said.typed)):
         return True
-    return (is_about_it or is_near) and _overwrites(between, _list_answer(places, again.index))
-
-
-def _overwrites(earlier: Sequence[Place], later: Sequence[Place]) -> bool:
-    """Return whether later work changed lines that earlier work had written."""
-    written = {line for place in earlier for line in place.lines[1]}
-    return any(line in written for place in later for line in place.lines[0])
+    changed = (line for place in _list_answer(places, again.index) for line in place.lines[0])
+    return (is_about_it or is_near) and not written.isdisjoint(changed)
 
 
 def _build(

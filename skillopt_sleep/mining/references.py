@@ -155,7 +155,9 @@ def prove(
     provable = [task for task in tasks if _may_be_proven(_reference(task))]
     lost = _propose_checks(provable, store, ask, parallel)
     checks = store.checks()
-    needy = [task for task in provable if not _has_check(task, checks)]
+    needy = [
+        task for task in provable if (known := checks.get(digest_of(_reference(task)))) is None or known.check is None
+    ]
     if needy and judge is not None:
         lost = _judge_pairs(needy, provable, store=store, judge=judge, ask=ask, parallel=parallel) or lost
     return replace(settle(tasks, store, ask.model), lost=lost)
@@ -183,11 +185,6 @@ def _may_be_proven(reference: MomentReference) -> bool:
 def digest_of(reference: MomentReference) -> str:
     """Return a hash of the user's words, the rejected and the final work, under which proofs are stored."""
     return sha256(msgspec.json.encode([reference.words, reference.rejected, reference.stood]))[:32]
-
-
-def _has_check(task: TaskRecord, checks: Mapping[str, KeptProof]) -> bool:
-    known = checks.get(digest_of(_reference(task)))
-    return known is not None and known.check is not None
 
 
 def _settle(

@@ -220,7 +220,10 @@ def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mi
 
 def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
     """Return one task for all occurrences of a request; its reference comes from one with corrections, if any."""
-    best = max(recurrences, key=lambda item: _rank_episode(item.episode))
+    best = max(
+        recurrences,
+        key=lambda item: (bool(item.episode.corrections), item.episode.approved, bool(item.episode.accepted)),
+    )
     ordered = [best, *(item for item in recurrences if item is not best)]
     episode, request = best.episode, best.episode.request
     requests = [(item.session, item.episode.request) for item in recurrences]
@@ -245,10 +248,6 @@ def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
         commands=tuple(dict.fromkeys(checks))[:MAX_COMMANDS],
         commit=best.session.commit,
     )
-
-
-def _rank_episode(episode: Episode) -> tuple[bool, bool, bool]:
-    return bool(episode.corrections), episode.approved, bool(episode.accepted)
 
 
 def _build_context(episode: Episode) -> str:

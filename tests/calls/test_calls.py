@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -285,6 +287,29 @@ def test_child_that_has_grown_counts_no_more():
     assert not limiter._has_room()
     clock.sleep(5)
     assert limiter._has_room()
+
+
+DECODING = """
+from __future__ import annotations
+import sys, types
+import msgspec
+from skillopt_sleep.calls.parallel import Pool
+sys.setswitchinterval(1e-6)
+structs = (
+    "from __future__ import annotations\\nimport msgspec\\n"
+    "class Part(msgspec.Struct):\\n    score: int\\n"
+    "class Whole(msgspec.Struct):\\n    parts: tuple[Part, ...]\\n"
+)
+for number in range(100):
+    module = sys.modules[f"m{number}"] = types.ModuleType(f"m{number}")
+    exec(structs, module.__dict__)
+    Pool(4)(lambda raw: msgspec.convert(raw, module.Whole), [{"parts": [{"score": 1}]}] * 4)
+"""
+
+
+def test_threads_may_decode_a_struct_that_none_has_decoded_before():
+    """Msgspec crashes Python when two threads do so at once."""
+    assert subprocess.run([sys.executable, "-c", DECODING], check=False).returncode == 0
 
 
 def test_pool_keeps_order_and_raises_the_fatal_error():
