@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import random
+import re
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.benchmarks.worlds import make_world
 from tests.fakes.school import School, SchoolEnv
 
 WORLD = make_world(3, rules=3, tasks_per_rule=10)
+ENVIRONMENTS = Path(__file__).parents[2] / "docs" / "environments.md"
 WRITTEN = Path(__file__).parent / "adapters" / "for_the_reference"
 
 
@@ -29,7 +31,9 @@ def moved(tmp_path):
     """The package after the documented command, and a split folder."""
     folder = tmp_path / "for_the_reference"
     subprocess.run(["cp", "-r", WRITTEN, folder], check=True)
-    subprocess.run(["sed", "-i", "s/skillopt/skillopt_sleep.train.compat/", *map(str, folder.glob("*.py"))], check=True)
+    (command,) = re.findall(r"^find my_env .*$", ENVIRONMENTS.read_text(), re.MULTILINE)
+    subprocess.run(["bash", "-c", command.replace("my_env", str(folder))], check=True)
+    assert "`skillopt-target`" in (folder / "rollout.py").read_text()  # a prompt is no import
     tasks = random.Random(1).sample(WORLD.tasks, 30)
     for split, part in {"train": tasks[:12], "val": tasks[12:20], "test": tasks[20:]}.items():
         (tmp_path / "split" / split).mkdir(parents=True)

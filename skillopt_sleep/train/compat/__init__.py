@@ -1,7 +1,7 @@
 """The adapter API of the reference implementation, so that environments written for it can be trained on here.
 
-Such an environment needs ``sed s/skillopt/skillopt_sleep.train.compat/`` and no other change. It may import some twenty
-modules; ``PATHS`` lists them, and ``HOMES`` tells in which module of this program each imported name is defined.
+Such an environment needs ``skillopt_sleep.train.compat`` for ``skillopt`` in its imports and no other change. ``PATHS``
+lists the modules that it may import, and ``HOMES`` tells in which module of this program each imported name is defined.
 ``AdapterEnv`` runs an adapter under this program's trainer. docs/environments.md lists the differences.
 """
 

@@ -17,7 +17,7 @@ def ask_in_workspace(item: dict, skill: str, folder: Path) -> str:
         work_dir=str(folder / "work"),
         skill_md=render_skill_md(skill, preamble=load_prompt("rollout_system", env="for_the_reference")),
         task_text=item["question"],
-        extra_files={"notes/readme.txt": "Answer in one line."},
+        extra_files={"notes/readme.txt": "Use the skill `skillopt-target`. Answer in one line."},
     )
     assert Path(skill_path).is_file()
     answer, _raw = run_target_exec(
