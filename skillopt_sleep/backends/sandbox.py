@@ -166,7 +166,7 @@ def add_results(
 def run_commands(
     commands: Sequence[CheckCommand], place: Workspace, confine: Confine, children: Children, env: Mapping[str, str]
 ) -> tuple[CommandRun, ...]:
-    """Run the commands in the workspace, in order; return how each ended. Raises ``TimedOut`` after ``close``."""
+    """Run commands in the workspace in turn; return how each ended. Raises ``TimedOut`` if ``children`` is closed."""
     shell = ("bash", "-c") if sys.platform != "win32" else ("cmd", "/c")
     runs = []
     for command in commands:

@@ -54,7 +54,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     settings: tuple[str, ...] = ()
     """Lower-case names of the agent's configuration, such as ".claude", which may set hooks and permissions."""
     texts: tuple[str, ...] = ()
-    """Entries of a configuration folder, such as "skills", whose plain texts stay in a copy of the project."""
+    """Entries of a configuration folder, such as "skills", of which a copy of the project keeps only text files."""
 
     def find_place(self, document: Document) -> Path:
         """Return where a document belongs in a workspace, such as ".claude/skills/NAME/SKILL.md"."""

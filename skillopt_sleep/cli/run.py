@@ -137,7 +137,10 @@ def demo_command(folder: Path | None, world: str, as_json: bool) -> None:
 
 
 tasks_option = click.option(
-    "--tasks", "task_file", type=click.Path(path_type=Path), help="Replay only the tasks of this reviewed file."
+    "--tasks",
+    "task_file",
+    type=click.Path(path_type=Path),
+    help="Replay only the tasks in this file, which you have reviewed.",
 )
 
 

@@ -190,7 +190,7 @@ def decide(tally: Tally, k: int) -> Verdict:
 
 
 def choose_threshold(requests: int) -> int:
-    """Return the score that proves a rule: 12 if it was written from one request, 9 if from several different ones."""
+    """Return the score (see ``Tally.score``) that proves a rule: 12 if written from one request, 9 if from several."""
     return PROVEN if requests > 1 else PROVEN_ALONE
 
 

@@ -44,8 +44,8 @@ from skillopt_sleep.model.text import sha256
 from skillopt_sleep.prompts import render
 
 LUCKY = 0.25
-"""Upper bound of the probability that a judge which only guesses tells a moment's rejected from its final work: it must
-call the one bad and the other good, and p(1 - p) is at most a quarter.
+"""Highest probability that a judge which guesses tells the rejected work of a moment from its final work. If it calls a
+work good with probability p, it calls the first bad and the second good with probability p(1 - p), at most a quarter.
 """
 LOOKS = (5, 9, 14, 24)
 """Numbers of judged moments after which it is tested whether a judge beats chance; once it has, it stays trusted."""

@@ -40,7 +40,7 @@ MAX_WORDING = 400
 
 
 class Mined(Struct, frozen=True, kw_only=True):
-    """What mining some sessions brought: tasks, refused proposals, and sessions to be mined again."""
+    """What mining some sessions brought: tasks, suggested tasks that were refused, and sessions to be mined again."""
 
     tasks: tuple[TaskRecord, ...] = ()
     refused: tuple[Refusal, ...] = ()

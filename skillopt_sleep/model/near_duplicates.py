@@ -318,10 +318,10 @@ def _pairs(run: str) -> list[str]:
 
 
 def _signs(run: str) -> list[str]:
-    """Return the smallest meaningful pieces of a word written without spaces, to compare texts in any word order.
+    """Split text of a script without spaces, such as Japanese, into pieces that can be compared in any order.
 
-    A Chinese character is a word, or half of one. Hiragana are endings and particles, and are dropped. Characters of
-    other scripts are letters, which are taken in pairs.
+    Each Chinese character is a piece. Hiragana, which write endings and particles, are dropped. Of other scripts, every
+    two neighbouring letters are a piece: "abc" gives "ab" and "bc".
     """
     return [
         sign

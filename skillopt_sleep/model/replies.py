@@ -175,7 +175,7 @@ def _decode(text: str) -> tuple[Json, int]:
 def _read_finite(number: str) -> float:
     value = float(number)
     if not math.isfinite(value):
-        raise ValueError(f"the number {number} in the reply is too large")
+        raise ValueError(f"the number {number} in the reply is beyond what a float can hold")
     return value
 
 

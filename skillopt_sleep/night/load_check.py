@@ -47,7 +47,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """The number of replays in a copy of the project that lacked uncommitted edits of the session."""
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Return the night's report with the counts of replays by the agent and the moved rules."""
+        """Return the report with the counts of replays by the agent, and with moved rules shown at their new file."""
         said = (
             f"in {self.stale} replays the copy of the project lacked edits that the session had not committed by then"
         )

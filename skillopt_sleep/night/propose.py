@@ -127,7 +127,7 @@ def find_coverage(task: TaskRecord, rules: Sequence[frozenset[str]]) -> float:
     """Return the largest share of words that the correction of a task has in common with any one rule.
 
     The share is relative to the shorter of the two texts, and 0 where fewer than two words are common. A task without a
-    correction gets 1, as there is nothing to learn, but 0 if its answer was rejected or it comes from no session.
+    correction gets 1, because nothing is left to learn, or 0 if its answer was rejected or it comes from no session.
     """
     said = find_heavy("\n".join(task.feedback))
     if not task.feedback:

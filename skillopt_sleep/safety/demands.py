@@ -364,7 +364,7 @@ _EFFECTS = frozenset(term for word in ("remove", "push", "pull", "move") for ter
 
 
 def weigh_terms(text: str) -> Mapping[str, float]:
-    """Return the words of a text in a basic form, by weight: 1 for a content word, less for common and short ones."""
+    """Return each word of a text, in a basic form, with its weight: 1, or less for a common or short word."""
     return {
         term: min(weight, LIGHT) if len(term) <= SHORT_WORD and not UNSPACED.match(term) else weight
         for term, weight in all_terms(text, FUNCTION_WORDS).items()

@@ -137,7 +137,7 @@ def decode_record(line: bytes) -> Record:
 
 
 def decode_record_as(decode: Callable[[bytes], RecordT], line: bytes) -> RecordT | None:
-    """Decode a line with ``decode``; return None if its fields do not fit and its type is not in ``READ_TYPES``."""
+    """Decode a line with ``decode``. If its fields do not fit, return None, or raise for a type in ``READ_TYPES``."""
     try:
         return decode(line)
     except msgspec.ValidationError:

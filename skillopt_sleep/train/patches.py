@@ -48,7 +48,7 @@ class Edit:
     merge_level: int | None = None
     """Number of rounds of merging that produced the edit."""
     update_origin: str = ""
-    """The stage of training in which an environment proposed the edit by itself; "" means an ordinary step."""
+    """Stage of training in which the environment proposed the edit; "" if the optimizer did, in an ordinary step."""
     update_target: str = ""
     """The part of the skill that an environment's own edit changes; "" means the body, which every step edits."""
 
