@@ -120,7 +120,7 @@ _POINTS = re.compile(
       (?:[\w-]+\s){{0,2}}(?:{_THINGS})\b(?!\s(?:that|which|where)\b)
     | \b(?:above|as\s(?:discussed|mentioned|said|agreed|suggested)|you\s(?:said|wrote|did|made|suggested|proposed)
       |we\s(?:did|made|have|had|discussed|renamed)|i\s(?:did|made|ran|added|renamed|checked))\b
-    | \b(?:as\swell|too|also|again|another|instead|the\s(?:other|rest|remaining|first|last|next))\b
+    | \b(?:as\swell|too|also|again|another|instead|the\s(?:other|rest|remaining|first|last|next))\b(?!-)
     | \b(?:make|create|cut|open|do|push|merge|rebase|check\s?out|branch\soff)\b
       .{{0,25}}\b(?:branch|commits?|pr|pull\srequest|main|master)\b
     """,
@@ -170,11 +170,11 @@ def explain_pointing(request: str) -> str:
     if len(words) < _SHORT:
         return "too short to say everything"
     if words[0] in _ON_WORK and words[1] not in _COMPOUND:
-        return f"about the state of the work then ({words[0]!r})"
+        return f"may be about the state of the work then ({words[0]!r})"
     if early := _EARLY.intersection(words[:_SHORT]):
         return f"naming something said before ({min(early)!r})"
     if found := _POINTS.search(typed[:_FIRST]):
-        return f"naming something outside the request ({found[0].strip()!r})"
+        return f"may name something outside the request ({found[0].strip()!r})"
     if len(words) < _BRIEF and not {"pr", "prs"}.isdisjoint(words):
         return "about a pull request that is not shown"
     return ""

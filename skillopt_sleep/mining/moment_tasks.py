@@ -62,7 +62,7 @@ class Talk(Struct, frozen=True, kw_only=True):
     conversation: Conversation
     moments: tuple[Moment, ...] = ()
     alone: frozenset[str] = frozenset()
-    """Requests of the session that are tasks by themselves, shortened and in lower case."""
+    """Requests that are tasks by themselves, and corrections of their answers, shortened and in lower case."""
     max_tokens: int = MAX_TOKENS
     """Maximum tokens of the digest of the conversation before a moment."""
 

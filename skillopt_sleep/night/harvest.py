@@ -200,10 +200,11 @@ def find_moment_tasks(
     from skillopt_sleep.mining.moment_tasks import build_moment_tasks, renew_proof  # noqa: PLC0415  a harvest alone mines nothing
 
     alone = frozenset(
-        (origin.session_id, fold(origin.words))
+        (origin.session_id, fold(words))
         for task in (*known, *mined)
         if not isinstance(task.reference, MomentReference)
         for origin in task.origins
+        for words in (origin.words, *task.feedback)  # a reply to its answer is part of the task, which may be a test
     )
     talks = [
         talk
@@ -331,14 +332,18 @@ def _list_notes(proved: Proved) -> Iterable[str]:
     silent = [reference for reference in references if not reference.may_vote]
     if references:
         votes = len(references) - len(silent)
-        where = "1 correction has" if len(references) == 1 else f"{len(references)} corrections have"
-        why = f", and tested at {votes or 'none'} so far: a test must know for certain what is right" if silent else ""
-        yield f"{where} a record of the agent's work before and after; rules are learnt from {len(references)}{why}"
+        where = "1 correction of yours has" if len(references) == 1 else f"{len(references)} corrections of yours have"
+        all_of_them = "it" if len(references) == 1 else f"all {len(references)}"
+        why = ", as a test must know for certain what is right; the others are tested by your words" if silent else ""
+        yield (
+            f"{where} a record of the agent's work before and after: rules are learnt from {all_of_them}, and"
+            f" {votes or 'none'} of these {'is a test' if votes < 2 else 'are tests'} so far{why}"  # noqa: PLR2004
+        )
     needy = [ref for ref in silent if ref.proof.by == "judge" and ref.proof.state is ProofState.UNPROVEN]
     if needy:
-        count = "1 of these becomes a test" if len(needy) == 1 else f"{len(needy)} of these become tests"
+        count = f"{len(needy)} of these {len(references)} {'becomes a test' if len(needy) == 1 else 'become tests'}"
         so_far = f"so far, {proved.calibration.in_words}; until then no verdict rests on them"
-        yield f"{count} once a judge can tell such work apart: {so_far}"
+        yield f"{count} once the judge has shown that it can tell such work apart: {so_far}"
     if proved.lost:
         yield f"some corrections could not be examined tonight ({proved.lost}); another night asks again"
 

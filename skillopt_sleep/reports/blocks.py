@@ -28,7 +28,7 @@ LEAST_ELASTIC = 24
 
 INDENT = "  "
 
-COMMAND = r"`[^`]+`|(?<![\w/-])skillopt-sleep [a-z]+( \d{8}-\S+\w)?"
+COMMAND = r"`[^`]+`|(?<![\w/-])(skillopt-sleep|bash \S+/scripts/run) [a-z-]+( \d{8}-\S+\w)?"
 """Pattern of a command that a person may type; it is highlighted wherever it occurs in a text."""
 
 _TRAILING = re.compile(r" +((?:\x1b\[0m)?)$")

@@ -361,7 +361,7 @@ def _describe_failure(workspace: Workspace, project: str, schedule: Schedule | N
     where = project if Path(project).is_dir() else "*"  # nobody starts a session in a folder that is gone
     which = "the last night" if failure.nights == 1 else f"the last {failure.nights} nights"
     why = plain(failure.why, MOST_WORDS)  # it may quote a model service: no terminal is to obey it
-    yield Message(where, sha256(failure.key.encode())[:12], "-", f"SkillOpt-Sleep: {which} failed: {why}.")
+    yield Message(where, sha256(failure.key.encode())[:12], "-", f"SkillOpt-Sleep: {which} stopped: {why}.")
 
 
 def _find_program(python_path: str) -> str:

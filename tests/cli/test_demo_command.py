@@ -21,9 +21,13 @@ def test_demo_ends_with_a_verdict(cli, tmp_path):
 
 
 def test_demo_as_json(cli, tmp_path):
-    """The diagnosis, and nothing else on stdout."""
+    """The diagnosis, and nothing else on stdout; no rule is written from what was said about a test's request."""
     report = cli("demo", "--folder", tmp_path / "demo", "--json").json
     check_schema(report)
+    plain = [label for label in report["tasks"] if not label["moment"]]
+    for moment in (label for label in report["tasks"] if label["moment"]):
+        about = [label for label in plain if moment["origins"][0] in label["origins"]]
+        assert not any(moment["intent"] in label["words"] for label in about), "a test would teach its own correction"
     assert {each["backend"] for each in report["backends"]} == {"simulated"}
 
 

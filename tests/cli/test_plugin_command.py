@@ -472,7 +472,7 @@ def test_failed_nights_are_announced(cli, mira, tmp_path, monkeypatch):
     failing = [part for part in mira.arguments("run") if "backend" not in str(part) and part != "simulated"]
     message = mira.data / "morning.tsv"
     assert cli(*failing, "--backend=claude", "--share-with=anthropic").code == 4
-    assert "the last night failed: claude is not installed" in message.read_text()
+    assert "the last night stopped: claude is not installed" in message.read_text()
     assert cli(*mira.arguments("run")).code == 0
     assert "the last night" not in message.read_text()
 
@@ -501,6 +501,6 @@ def test_reason_of_a_failure_cannot_steer_a_terminal(mira):
         connection.execute("UPDATE nights SET report = ?", (msgspec.json.encode(failed),))
     announce(workspace)
     shown = json.loads('"' + (mira.data / "morning.tsv").read_text().split("\t")[-1].rstrip("\n") + '"')
-    assert "the last night failed: 503" in shown
+    assert "the last night stopped: 503" in shown
     assert shown.isprintable()
     assert len(shown) < 330
