@@ -15,7 +15,7 @@ from skillopt_sleep.gate.pairs import PairedPlan, PairRow
 from skillopt_sleep.gate.rule import Verdict, is_enough_measured, threshold
 from skillopt_sleep.gate.trial import decide_by_pairs
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
-from skillopt_sleep.model.text import sha256
+from skillopt_sleep.model.text import excerpt, sha256
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import GateAction, RolloutResult, Scored, evaluate_gate, score_results
 from skillopt_sleep.train.run import Draw, Run, RunState
@@ -52,6 +52,9 @@ def score_selection(run: Run, state: RunState, skill: str, folder: str) -> tuple
     draw = Draw(phase="selection", split=split, number=0, folder=folder, seed=run.config.seed)
     results = run.roll(run.items[split], skill, draw)
     score = score_results(results)
+    if not state.scored and not run.store.tallies():
+        why = next((one.fail_reason for one in results if one.fail_reason), "the results do not say why")
+        run.tell(f"warning: {run.env.name} asked no model about the {score.items} selection items: {excerpt(why, 200)}")
     run.artefacts.results(folder, results, {"hard": score.hard, "soft": score.soft, "n": score.measured})
     if is_enough_measured(score.measured, score.items):
         state = replace(state, scored=state.scored | {skill_hash(skill): score})

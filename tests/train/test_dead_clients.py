@@ -9,7 +9,7 @@ import pytest
 from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.errors import BackendUnusable, BadReply, ModelRefused, NotLoggedIn
 from skillopt_sleep.model.call import Prompt
-from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
+from skillopt_sleep.train import RolloutResult, SkillOptConfig, SkillOptTrainer
 from tests.fakes.school import School, SchoolEnv
 
 
@@ -160,3 +160,15 @@ def test_run_goes_on_learning_after_an_unreadable_answer(tmp_path):
     """Only the analysts that could not be read are without a proposal."""
     summary = trainer(tmp_path, optimizer=Garbled(BadReply("no JSON"), most=3), num_epochs=3).train()
     assert summary["total_accepts"] > 0
+
+
+def test_environment_that_asks_no_model_is_named(tmp_path, capsys):
+    """An adapter that catches its own mistakes would otherwise score 0 everywhere, without a word."""
+
+    class Silent(SchoolEnv):
+        def rollout_one(self, *, item, skill, target_client):
+            return RolloutResult(id=item["id"], hard=0.0, fail_reason="FileNotFoundError: rollout_system.md")
+
+    trainer(tmp_path, env=Silent(train=2, val=3, test=3), num_epochs=1, verbose=True).train()
+    said = capsys.readouterr().err
+    assert "school asked no model about the 3 selection items: FileNotFoundError: rollout_system.md" in said

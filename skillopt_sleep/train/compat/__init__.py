@@ -24,7 +24,7 @@ BACKENDS = (
     "get_target_backend is_target_exec_backend is_target_chat_backend is_optimizer_chat_backend get_codex_exec_config"
 )
 HARNESS = "prepare_workspace render_skill_md run_target_exec"
-AZURE = "get_target_client get_reasoning_effort tracker _needs_responses_api"
+AZURE = "get_target_client get_reasoning_effort tracker _needs_responses_api TARGET_DEPLOYMENT"
 JSON = "extract_json extract_json_array"
 PATCHES = "apply_patch apply_patch_with_report apply_edit"
 SCHEDULERS = "LRScheduler ConstantScheduler LinearScheduler CosineScheduler AutonomousScheduler"

@@ -140,6 +140,16 @@ class _Tracker:
 tracker = _Tracker()
 
 
+def __getattr__(name: str) -> str:
+    """Return, for ``TARGET_DEPLOYMENT``, the name of the model that the present run asks as its target."""
+    if name != "TARGET_DEPLOYMENT":
+        raise AttributeError(name)
+    try:
+        return current.client("target").model
+    except UsageError:  # outside of a run
+        return ""
+
+
 def get_reasoning_effort() -> str | None:
     """Return the ``reasoning_effort`` in the config, such as "high"; None if it is not set."""
     return current.config.get("reasoning_effort") or None

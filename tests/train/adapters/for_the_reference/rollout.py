@@ -23,7 +23,7 @@ def ask_in_workspace(item: dict, skill: str, folder: Path) -> str:
     answer, _raw = run_target_exec(
         work_dir=str(folder / "work"),
         prompt=Path(task_path).read_text(encoding="utf-8"),
-        model="",
+        model=llm.TARGET_DEPLOYMENT,
         timeout=60,
         sandbox=str(get_codex_exec_config()["sandbox"]),
     )
@@ -42,7 +42,10 @@ def ask(item: dict, skill: str, folder: Path) -> str:
         return chat_target_messages(messages, max_completion_tokens=256)[0]
     assert not llm._needs_responses_api("m")
     reply = llm.get_target_client().chat.completions.create(
-        model="m", messages=messages, max_completion_tokens=256, reasoning_effort=llm.get_reasoning_effort()
+        model=llm.TARGET_DEPLOYMENT,
+        messages=messages,
+        max_completion_tokens=256,
+        reasoning_effort=llm.get_reasoning_effort(),
     )
     llm.tracker.record("rollout", reply.usage.prompt_tokens, reply.usage.completion_tokens)
     return reply.choices[0].message.content
