@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import os
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.workers import Workers
 
 # A busy machine is slow now and then, which says nothing about the code.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
@@ -21,6 +24,7 @@ AGENTS = Path(__file__).parent / "agents"
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run what takes minutes")
+    parser.addoption("--workers", type=int, default=1, metavar="N", help="run the tests in N processes")
     parser.addoption("--agents", action="store_true", help="run the contract with the real agent CLIs, and only that")
 
 
@@ -35,6 +39,16 @@ def pytest_ignore_collect(collection_path, config):
     return True if collection_path == AGENTS and not config.getoption("--agents") else None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    """Run the tests in several processes where that is asked for."""
+    count = min(session.config.getoption("--workers"), len(session.items))
+    if count < 2 or session.testsfailed or session.config.option.collectonly:
+        return None
+    Workers(session, count).run()
+    return True
+
+
 def pytest_terminal_summary(terminalreporter, config):
     if not config.getoption("--agents"):
         terminalreporter.write_line("not run: tests/agents, which needs the real CLIs (bash scripts/test-agents)")
@@ -44,9 +58,17 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--slow"):
         return
     skip = pytest.mark.skip(reason="needs --slow")
+    cases = collections.defaultdict(list)
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+        elif sample := item.get_closest_marker("sample"):
+            cases[item.path, item.originalname, *sample.args].append(item)
+    for (_, _, wanted), found in cases.items():
+        chosen = {number * len(found) // wanted for number in range(wanted)}
+        for number, item in enumerate(found):
+            if number not in chosen:
+                item.add_marker(skip)
 
 
 @pytest.fixture(autouse=True)

@@ -186,6 +186,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("files", HOSTILE.values(), ids=HOSTILE)
 def test_settings_of_the_project_are_taken_away_wherever_they_lie(tmp_path, files):
     """Configuration is removed at every depth, also in the folder the agent starts in."""
@@ -196,6 +197,7 @@ def test_settings_of_the_project_are_taken_away_wherever_they_lie(tmp_path, file
         assert left == [".claude/skills/house/SKILL.md", "CLAUDE.md", "pkg/code"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("link", [".claude", "pkg/.claude", ".claude/skills", ".mcp.json"])
 def test_settings_of_the_project_are_not_reached_through_a_link(tmp_path, link):
     """A link inside the project brings no configuration back."""
@@ -240,6 +242,7 @@ HEADS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("head", "left"), HEADS.values(), ids=HEADS)
 def test_frontmatter_of_a_projects_skill_keeps_what_is_harmless(tmp_path, head, left):
     """A frontmatter keeps harmless keys; a file with an unreadable one is removed."""
@@ -269,6 +272,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("line", "told"),
     [

@@ -52,6 +52,7 @@ def home(tmp_path_factory):
     return home
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["--version", "--help", "status", "harvest"])
 def test_start_loads_nothing_heavy(home, name):
     """Commands that look, and a harvest that finds nothing new, load no module they do not need."""

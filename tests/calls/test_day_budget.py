@@ -86,6 +86,7 @@ def test_day_is_shared_by_nights_and_outlives_compaction(tmp_path):
     database.close()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("workers", [1, 4])
 def test_two_projects_do_not_overspend_one_budget(tmp_path, workers):
     """The second project may spend exactly what the first has left of the day, and then nobody may spend anything."""

@@ -117,6 +117,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("arguments", "says"), WRONG.values(), ids=WRONG)
 def test_wrong_word_gets_one_line(cli, ada, arguments, says):
     """Exit 2, and what to do."""

@@ -21,6 +21,7 @@ def claude(tmp_path, monkeypatch):
     return cli
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("harvested", [False, True], ids=["new", "harvested"])
 def test_doctor_writes_nothing(cli, mira, tree, claude, harvested):
     """Not a byte and not a time, before the first harvest and after it; and the agent is asked no question."""

@@ -70,6 +70,7 @@ def test_script_that_sets_up(hostile, checkout, tmp_path):
     assert (checkout / ".venv" / "bin" / "python").exists()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda folder: folder.name)
 def test_plugins(hostile, tmp_path, plugin):
     """The engine is found past the folder, also when no command of its name is installed; the hook imports nothing."""

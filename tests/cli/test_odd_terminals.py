@@ -29,6 +29,7 @@ def check_line(done, code, words):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "streams",
     ["0<&- 2>&-", *(pytest.param(one, marks=pytest.mark.slow) for one in ("0<&-", "2>&-", "1>&- 2>&-", "2>/dev/full"))],
@@ -45,6 +46,7 @@ def test_usage_error_keeps_its_exit_code_when_nothing_can_be_said():
     assert [run("nosuch", streams).returncode for streams in ("2>/dev/full", "2>&-", ">&- 2>&-")] == [2, 2, 2]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", ["--help", "status", "settings"])
 def test_output_that_cannot_be_written(mira, command):
     """The answer is lost, so the command fails, with the reason."""

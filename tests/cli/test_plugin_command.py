@@ -189,6 +189,7 @@ def test_folder_named_market_that_is_not_ours(cli, agents, tmp_path):
     assert (done.code, other.read_bytes()) == (8, b"apples")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("what", ["{", "[]", ""], ids=["cut", "other", "empty"])
 def test_skill_whose_record_is_damaged(cli, agents, what, tmp_path):
     """Is known by its content and goes all the same; so does one that another data folder has laid."""

@@ -251,6 +251,7 @@ def test_show_of_an_unknown_night_names_the_known_ones(cli, mira):
     assert night in done.refusal
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", ["insights", "doctor", "status", "show", "harvest", "settings"])
 def test_json_of_every_command_can_be_read(cli, mira, command):
     """One document, and nothing else, on stdout."""

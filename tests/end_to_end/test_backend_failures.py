@@ -176,6 +176,7 @@ def check_failure(done, found, failure):
 SCORES = ("baseline_score", "candidate_score", "holdout_baseline", "holdout_candidate")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("name", ["claude", pytest.param("codex", marks=pytest.mark.slow)])
 def test_night_with_a_cli_that_fails(tmp_path, name, failure):
@@ -210,6 +211,7 @@ def test_week_of_failures_loses_nothing(tmp_path, name):
     nights.check_account()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "failure"),
     [

@@ -49,6 +49,7 @@ def test_night_that_nobody_watches(person, codex):
     assert "--share-with openai agrees" in doctor.stdout
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("agree", ["flag", "variable", "same provider"])
 def test_night_that_was_agreed_to(person, codex, agree):
     """The flag, the setting, or nothing at all where the sessions went anyway."""

@@ -120,6 +120,7 @@ def test_names_are_this_users(tmp_path):
     assert not names[0] & names[1]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("spoil", ["link", "long", "empty", "folder"])
 def test_answer_that_is_none(mira, spoil, tmp_path):
     """A broken answer file is named with its fault and asked for again; links and more than a megabyte are not read."""

@@ -35,6 +35,7 @@ def spoil(person, *kinds):
         (person.project / name).write_bytes(content)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("broken", "sound"), [("memory", "skill"), ("skill", "memory")])
 def test_night_goes_on_with_the_other_document(tmp_path, broken, sound):
     """The broken one is named by `doctor` and by the report, and stays as it is."""

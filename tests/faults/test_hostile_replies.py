@@ -146,6 +146,7 @@ def test_hostile_reply_to_a_reflection(reply):
     assert time.process_time() - started < 8
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
 def test_hostile_reply_to_mining(reply):
     """It is tasks that quote what was typed, refusals, or a session that waits; never an exception."""

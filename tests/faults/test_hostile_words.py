@@ -79,6 +79,7 @@ def poisoned(person):
         path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("gate_mode", ["paired", "off"])
 def test_an_injected_session_with_an_obedient_optimizer(tmp_path, gate_mode):
     """Nothing of it is live or staged, and the report names each rule with the reason why it is held back."""
@@ -114,6 +115,7 @@ class Tailing(Obedient):
         return msgspec.structs.replace(reply, text=json.dumps(answer))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("gate_mode", ["paired", "off"])
 def test_optimizer_that_adds_a_hostile_tail_to_every_edit(tmp_path, gate_mode):
     """Nothing of a tail is tried, staged or live; the honest sentences survive and can be adopted."""
@@ -214,6 +216,7 @@ HOSTILE_WORDS = (
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "words", [HOSTILE_WORDS[0], *(pytest.param(words, marks=pytest.mark.slow) for words in HOSTILE_WORDS[1:])]
 )

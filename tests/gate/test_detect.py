@@ -47,6 +47,7 @@ def test_nights_are_computed_as_they_are_played(win, loss, tasks, nights, k):
     assert played == pytest.approx(chance, abs=4 * max(chance * (1 - chance), 1e-3) ** 0.5 / lives**0.5)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("k", [6, *(pytest.param(k, marks=pytest.mark.slow) for k in (7, 8, 10))])
 @pytest.mark.parametrize("tasks", [1, 12])
 def test_useless_edit_is_never_accepted_more_often_than_the_exact_error(k, tasks):
@@ -65,6 +66,7 @@ def test_more_tasks_less_noise_and_more_nights_show_smaller_gains():
     assert smallest_detectable_gain(0.1, 12, 6) < smallest_detectable_gain(0.1, 12, 8)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tasks", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)])
 def test_a_week_shows_what_a_night_does(tasks):
     """Also with a single task, of which a night replays up to 36 pairs."""
@@ -79,6 +81,7 @@ def test_smallest_gain_is_the_smallest():
     assert chance_in_nights(1, *pair_rates(0.1, (points - 1) / 100), 6, 12) < RELIABLY
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("base", "tonight", "week"),
     [

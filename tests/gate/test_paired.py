@@ -94,6 +94,7 @@ def test_error_of_a_threshold(k, percent):
     assert exact_error(k) == pytest.approx(float(error_by_dynamic_programming(k, MOST_LOSSES)), rel=1e-12)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("k", "most_losses"), [(6, 6), pytest.param(9, 6, marks=pytest.mark.slow), (9, 3), (12, 2), (1, 5)]
 )

@@ -55,6 +55,7 @@ def compute_error(k: int, chances: list[tuple[float, float]], rounds: int) -> fl
     return accepted
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("k", [PROMISING, PROVEN, PROVEN_ALONE])
 @pytest.mark.parametrize("requests", [3, 5, 6])
 def test_useless_rule_is_proven_at_most_as_often_as_stated(k, requests):

@@ -94,6 +94,7 @@ def test_labels_are_used_everywhere_and_paid_once(mira, answer_labels):
         assert count_calls(again) == 0
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("reply", [raise_overloaded, spend_everything, lambda _text: "nonsense"])
 def test_labelling_that_fails_stops_nothing(mira, answer_labels, tmp_path, reply):
     """The night goes on as one whose labels say nothing, and says what happened."""

@@ -75,6 +75,7 @@ def test_night_without_sessions_says_so(tmp_path):
     check_diagnostics(person, report)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("fatal", ["not_installed", "not_logged_in", "model_refused", "quota_exhausted", "too_old"])
 def test_unusable_backend_ends_the_night_and_loses_nothing(tmp_path, fatal):
     """The night ends with exit 4, one line and no score, and the next night gets the same tasks."""
@@ -90,6 +91,7 @@ def test_unusable_backend_ends_the_night_and_loses_nothing(tmp_path, fatal):
     assert again.verdict is Verdict.ACCEPT
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("fault", ["empty", "rate_limited", "overloaded", "timed_out", "bad_reply"])
 def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypatch):
     """When every call is lost the night ends with exit 4; nothing is scored and no task is used."""
@@ -108,6 +110,7 @@ def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypat
     assert again.night == report.night
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fault", ["overloaded", "timed_out", "empty", "bad_reply"])
 @pytest.mark.parametrize(
     "cap",
@@ -244,6 +247,7 @@ STAGES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("stage", STAGES)
 def test_crash_in_any_stage_is_reported_and_resumed(tmp_path, monkeypatch, stage):
     """After a bug in any stage diagnostics.json is valid, and the next run finishes the same night."""
@@ -267,6 +271,7 @@ def test_crash_in_any_stage_is_reported_and_resumed(tmp_path, monkeypatch, stage
     assert again.verdict is Verdict.ACCEPT
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("failing", [1, 2, 4, 7, 8])
 def test_fault_of_the_writer_leaves_a_valid_diagnosis(tmp_path, monkeypatch, failing):
     """When the disk fills at the n-th write, earlier files stay whole and a DiskError is raised."""
@@ -335,6 +340,7 @@ def test_several_rollouts_are_kept_apart(tmp_path):
     assert report.trials[0].decision.pairs
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tasks_per_rule", [4, 12])
 def test_undecided_edit_is_tried_again_the_next_night(tmp_path, tasks_per_rule):
     """An edit without effect ties: it stays pending with its tally and is not proposed again meanwhile."""

@@ -166,6 +166,7 @@ def test_every_replay_is_counted_once(weather, seed):
                 person.write(make_sessions(person.world, 100 + number)[:3])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("requests", [7, 8, 12])
 def test_rule_is_proven_by_an_archive_that_is_all_about_it(tmp_path, requests):
     """Two of its requests teach it, so at least five are left to prove it, with two wins each."""

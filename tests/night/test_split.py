@@ -337,6 +337,7 @@ def archived(said, at_once):
     return list(tasks.values())
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("at_once", [3, 999], ids=["three a night", "all at once"])
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 10))])
 @pytest.mark.parametrize(

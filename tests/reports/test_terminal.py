@@ -30,6 +30,7 @@ def test_screen_reads_as_the_snapshot(name, snapshot):
     snapshot(f"{name}.txt", f"{draw(SAMPLES[name], 88)}\n".encode())
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("report", SAMPLES.values(), ids=SAMPLES)
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_screen_keeps_to_its_window(report, width):

@@ -284,6 +284,7 @@ class Sixty:
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("begin", "time_of_day"),

@@ -279,6 +279,7 @@ def test_shared_caps_are_the_largest_unless_asked_for():
     assert both.shared_caps == DayCaps(calls=70, tokens=900_000, usd=5.0)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.skipif(not hasattr(system_time, "tzset"), reason="the zone of a process cannot be set here")
 @pytest.mark.parametrize("name", ZONES)
 def test_system_zone_is_the_zone_that_is_set(monkeypatch, name):

@@ -76,6 +76,7 @@ def test_systemd_accepts_the_units(tmp_path):
     assert verify(systemd(tmp_path), tmp_path) == (0, "")
 
 
+@pytest.mark.sample(3)
 @analyze
 @pytest.mark.parametrize("name", [ODD, "with space", "100%", "$HOME", "a=b", '"', "\\", "'"])
 def test_systemd_accepts_odd_paths(tmp_path, name):
@@ -137,6 +138,7 @@ def gaps(zone):
         moment += step
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name",
     ["Europe/Berlin", "America/Nuuk", "Antarctica/Troll", "America/Santiago", "Pacific/Easter", "Australia/Lord_Howe"],

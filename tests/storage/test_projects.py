@@ -63,6 +63,7 @@ PLACES = (
 )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("state", ["present", "deleted by hand"])
 def test_worktrees_are_the_project_from_every_side(shop, place, state):

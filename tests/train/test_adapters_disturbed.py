@@ -76,6 +76,7 @@ def read(data, name):
 ADAPTERS = {"resuming": ResumingAdapter, "games": GameAdapter, "rigid games": RigidGameAdapter}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("gate", ["strict", "paired"])
 @pytest.mark.parametrize("adapter", ADAPTERS.values(), ids=ADAPTERS)
 def test_adapter_trains_under_both_gates(data, adapter, gate):
@@ -116,6 +117,7 @@ def test_partial_results_of_a_capped_rollout_are_removed(data):
     assert set(env.found) == {0}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("gate", ["strict", "paired"])
 @pytest.mark.parametrize("dies_after", [30, *(pytest.param(calls, marks=pytest.mark.slow) for calls in (5, 60))])
 def test_killed_run_ends_like_an_undisturbed_one(data, gate, dies_after):
@@ -161,6 +163,7 @@ def test_reflection_sees_the_same_rows_after_a_kill(data):
 LOSING = {"told": True, "not told": False}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("gate", ["strict", "paired"])
 @pytest.mark.parametrize("telling", LOSING.values(), ids=LOSING)
 def test_lost_call_is_not_a_score(data, telling, gate):

@@ -36,6 +36,7 @@ def half(text, item):
     return 0.5
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("other", "says"),
     [
