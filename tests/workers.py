@@ -42,7 +42,7 @@ class Worker:
     def receive(self) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         """Yield the messages that have come: the place of a test, and its reports, none of them when it begins.
 
-        Raises `EOFError` once the process has ended.
+        Raises `EOFError` once the process says that it is done, or has died.
         """
         read = os.read(self.descriptor, 1 << 20)
         if not read:
@@ -54,6 +54,8 @@ class Worker:
             if len(self.unread) < end:
                 return
             message, self.unread = self.unread[NUMBER.size : end], self.unread[end:]
+            if not message:  # a process that a test has left behind may hold the other end open
+                raise EOFError
             yield pickle.loads(message)
 
 
@@ -65,6 +67,7 @@ class Workers:
         self.count = count
         self.places = {item.nodeid: place for place, item in enumerate(session.items)}
         self.unfinished = set(self.places.values())
+        self.workers: list[Worker] = []
 
     def run(self) -> None:
         """Run the collected tests; one whose process dies has failed, and so have those the process had taken."""
@@ -76,11 +79,12 @@ class Workers:
         self.session.config._tmp_path_factory.getbasetemp()  # made before they are, so that they share it
         gc.collect()
         gc.freeze()  # what is here by now is never freed: no process needs to look through it, and copy it by that
-        workers = [self._fork(runs, queue, number) for number in range(self.count)]
         try:
-            self._follow(workers)
+            for number in range(self.count):
+                self._fork(runs, queue, number)
+            self._follow()
         finally:
-            for worker in workers:
+            for worker in self.workers:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(worker.process, signal.SIGTERM)
                 os.waitpid(worker.process, 0)
@@ -89,16 +93,20 @@ class Workers:
         for place in sorted(self.unfinished):
             self._fail(place, "not run: the process that was to run it died")
 
-    def _fork(self, runs: Sequence[Sequence[pytest.Item]], queue: int, number: int) -> Worker:
+    def _fork(self, runs: Sequence[Sequence[pytest.Item]], queue: int, number: int) -> None:
         """Start a process that runs tests until the queue is empty."""
         reader, writer = os.pipe()
         process = os.fork()
+        self.workers.append(Worker(process, reader))
         if process:
             os.close(writer)
-            return Worker(process, reader)
+            return
         try:
+            for worker in self.workers:
+                os.close(worker.descriptor)
             _start_over(self.session.config, number)
-            self.session.config.pluginmanager.register(_Sender(writer, self.places))
+            sender = _Sender(writer, self.places)
+            self.session.config.pluginmanager.register(sender)
             tests = (item for taken in _take(queue) for item in runs[taken])
             item = next(tests, None)
             while item:
@@ -106,14 +114,15 @@ class Workers:
                 self.session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 item = following
             atexit._run_exitfuncs()
+            sender.end()
         except BaseException:  # noqa: BLE001  the parent reports that this process died
             os.write(2, traceback.format_exc().encode())
         os._exit(0)
 
-    def _follow(self, workers: Sequence[Worker]) -> None:
+    def _follow(self) -> None:
         """Hand on what the processes report until all of them have ended."""
         with selectors.DefaultSelector() as selector:
-            for worker in workers:
+            for worker in self.workers:
                 selector.register(worker.descriptor, selectors.EVENT_READ, worker)
             while selector.get_map():
                 for key, _ in selector.select():
@@ -158,20 +167,23 @@ class _Sender:
         self.reports: list[dict[str, Any]] = []
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._send((self.places[nodeid], []))
+        self._send(pickle.dumps((self.places[nodeid], [])))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.reports.append(report._to_json() | {"$report_type": "TestReport"})
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        self._send((self.places[nodeid], self.reports))
+        self._send(pickle.dumps((self.places[nodeid], self.reports)))
         self.reports = []
 
-    def _send(self, message: object) -> None:
-        packed = pickle.dumps(message)
-        packed = NUMBER.pack(len(packed)) + packed
-        while packed:
-            packed = packed[os.write(self.descriptor, packed) :]
+    def end(self) -> None:
+        """Say that no test is left."""
+        self._send(b"")
+
+    def _send(self, message: bytes) -> None:
+        message = NUMBER.pack(len(message)) + message
+        while message:
+            message = message[os.write(self.descriptor, message) :]
 
 
 def _take(queue: int) -> Iterator[int]:

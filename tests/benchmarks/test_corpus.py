@@ -49,6 +49,7 @@ def test_prompts_stand_in_their_files(tmp_path, write):
         assert len(set(session.prompts)) == len(session.prompts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("write", "source"), [(write_claude_corpus, "claude"), (write_codex_corpus, "codex")])
 def test_one_prompt_in_five_is_a_correction(tmp_path, write, source):
     """As often as in real sessions, so that as many sessions have steps to keep."""

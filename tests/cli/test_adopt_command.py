@@ -243,6 +243,7 @@ def test_all_that_is_undecided(cli, mira, undecided, live):
     assert all(each["text"].encode() in written for each in held)
 
 
+@pytest.mark.slow
 def test_guarded_edit_goes_live_by_its_name_alone(cli, mira, live, monkeypatch):
     """It is no part of the proposal; naming it is the user's word for it."""
     monkeypatch.setattr("skillopt_sleep.optimizer.step.guard", lambda *_, **__: "it asks to hide something")
@@ -368,6 +369,7 @@ def test_emptied_rule_is_left_out(cli, mira, night, live, editor):
     assert "is missing, so nothing was adopted" in cli("adopt", night["night"], "--reword", *mira.places).refusal
 
 
+@pytest.mark.slow
 def test_learnt_skill_edited_by_hand_can_still_be_reverted(cli, mira, night, live):
     """One's own line stays, the rules go, and the night can be adopted again."""
     cli("adopt", *mira.places)

@@ -20,6 +20,7 @@ def test_demo_ends_with_a_verdict(cli, tmp_path):
     assert done.err.startswith(f"A night on the bundled sample sessions, in {tmp_path / 'demo'}.")
 
 
+@pytest.mark.slow
 def test_demo_as_json(cli, tmp_path):
     """The diagnosis, and nothing else on stdout; no rule is written from what was said about a test's request."""
     report = cli("demo", "--folder", tmp_path / "demo", "--json").json

@@ -41,6 +41,7 @@ class Capped(Nights):
         return sum(call["argv"][0] == DIALECTS[self.name].call for call in self.cli.calls)
 
 
+@pytest.mark.slow
 def test_cap_on_calls(tmp_path):
     """Not one call more, by however many workers; then the same night goes on to its verdict."""
     nights = Capped(tmp_path, "codex")

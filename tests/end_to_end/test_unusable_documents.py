@@ -65,6 +65,7 @@ def test_night_without_any_usable_document_makes_no_call(tmp_path):
     assert run(person)[1].verdict is Verdict.ACCEPT
 
 
+@pytest.mark.slow
 def test_undecided_edits_outlive_a_night_without_their_document(tmp_path):
     """They wait with their tallies until the file is mended."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)

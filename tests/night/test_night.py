@@ -386,6 +386,7 @@ def test_account_counts_every_edit_tried(tmp_path):
     assert report.account.at_most <= 1
 
 
+@pytest.mark.slow
 def test_undecided_edit_is_tried_again_without_new_sessions(tmp_path):
     """A night without new sessions spends calls on pending edits only."""
     person = make_person(tmp_path / "mira")

@@ -146,6 +146,7 @@ def sitting(person, lost, luck):
     return workspace, run_night(workspace, plan_night(workspace))
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(weather=st.lists(st.sampled_from([0.0, 0.1, 0.4]), min_size=1, max_size=2), seed=st.integers(0, 1000))
 def test_every_replay_is_counted_once(weather, seed):

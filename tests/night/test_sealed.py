@@ -116,6 +116,7 @@ def test_it_is_put_off_when_calls_run_short(adopted):
     assert plan_night(workspace).adopted == plan.adopted
 
 
+@pytest.mark.slow
 def test_cap_in_the_middle_of_it_is_a_try_and_no_score(adopted):
     """A partial test gives no score but counts as an attempt."""
     person, _ = adopted
