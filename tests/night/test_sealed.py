@@ -11,8 +11,8 @@ from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.model.task import Check, CheckKind, ChecksReference
 from skillopt_sleep.night.consolidate import score_sealed_test
 from skillopt_sleep.night.outcome import Consolidated
+from skillopt_sleep.night.plan import MOST_ATTEMPTS
 from skillopt_sleep.night.pools import SplitPlan, split_tasks
-from skillopt_sleep.night.report import MOST_ATTEMPTS
 from skillopt_sleep.optimizer.replay import Models
 from skillopt_sleep.storage.adoption import adopt, revert
 from skillopt_sleep.usecases.documents import read_live_documents
