@@ -143,8 +143,6 @@ class RuleTrial(Generic[TaskT]):
             size = next_pairs(self.tally, self.plan.k, pairs_tonight=len(self.rows), left=len(self._left))
             if self._requests is not None and self._is_quiet:
                 size = min(size, QUIET_PAIRS - sum(row.result is not None for row in self.rows))
-                if size <= 0:
-                    break
             if size:
                 return [(task, self._sample) for task in self._left[:size]]
             if not may_start_round(self.tally, len(self.rows)) or not any(map(self._has_room, self.tasks)):

@@ -32,6 +32,12 @@ def test_breaker_ends_the_night_at_the_fourth_lost_call():
         breaker.note_loss(error)
 
 
+@pytest.mark.parametrize(("phase", "attempts"), [("label", [1, 1, 2]), ("mine", [1, 2, 3])])
+def test_optional_call_is_attempted_once_less_and_at_least_once(phase, attempts):
+    """What a night can do without asks a backend in trouble less often, but it does ask."""
+    assert [Breaker().count_attempts(most, phase) for most in (1, 2, 3)] == attempts
+
+
 @pytest.mark.parametrize(("seconds", "fits"), [(60.0, True), (60.5, False)])
 def test_wait_that_just_fits_the_minutes(seconds, fits):
     """A wait may last until the last second of the cap on minutes, and no longer."""

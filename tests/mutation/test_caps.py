@@ -87,6 +87,12 @@ def test_tokens_in_flight_are_reserved(make_budget):
     assert [reserved.tokens for reserved in reserve_all(budget)] == [1000] * 9
 
 
+def test_call_waits_for_tokens_that_calls_in_flight_may_take(make_budget):
+    """A first call that does not fit beside another one waits; it gets no smaller share of what the cap leaves."""
+    budget = make_budget(Caps(calls=99, tokens=FIRST_OUTPUT_TOKENS + SENT + 8000, usd=math.inf))
+    assert [reserved.tokens for reserved in reserve_all(budget)] == [FIRST_OUTPUT_TOKENS + SENT]
+
+
 def test_tokens_that_no_longer_fit(make_budget):
     """A call whose reservation does not fit waits for the others; with none in flight it gets what is left."""
     budget = make_budget(Caps(calls=99, tokens=3500, usd=math.inf))
@@ -148,6 +154,14 @@ def test_only_worker_gets_everything(make_budget):
     book(budget, usd=0.25)
     reserved = budget.reserve(PROMPT)
     assert (reserved.usd, reserved.whole, reserved.first) == (1.75, True, False)
+
+
+def test_call_without_a_price_leaves_the_money_to_another(make_budget):
+    """Beside as many free calls as there are workers, a call with a price still gets all that is left."""
+    budget = make_budget(Caps(usd=2.0, tokens=10**8), workers=1)
+    book(budget, usd=0.25)
+    assert budget.reserve(PROMPT, priced=False).usd == 0.0
+    assert budget.reserve(PROMPT).usd == 1.75
 
 
 def test_money_that_pays_for_exactly_one_more_call(make_budget):

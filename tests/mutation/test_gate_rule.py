@@ -16,11 +16,18 @@ from skillopt_sleep.gate.rule import (
     Verdict,
     decide_strict,
     is_enough_measured,
+    next_pairs,
 )
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.model.task import RubricReference, TaskRecord
+
+
+@pytest.mark.parametrize(("before", "pairs_tonight"), [(Tally(wins=9), 9), (Tally(losses=3), 0), (Tally(losses=1), 1)])
+def test_no_pair_is_paid_for_that_decides_nothing(before, pairs_tonight):
+    """A decided edit gets no pair, nor does one that has lost tonight without a win."""
+    assert next_pairs(before, 9, pairs_tonight=pairs_tonight, left=12) == 0
 
 
 def test_strict_rule_without_pairs():
@@ -129,19 +136,19 @@ def test_scores_that_the_documentation_names():
             (1, 1),
             ("a",),
             {"ties": 1},
-            "followed where you said it; no worse at the 1 request that it was tried on",
+            "followed where you said it; no worse at the 1 other request that it was tried on",
         ),
         (
             (2, 2),
             ("a", "b"),
             {"ties": 2},
-            "followed at all 2 requests where you said it; no worse at any of the 2 requests that it was tried on",
+            "followed at all 2 requests where you said it; no worse at the 2 other requests that it was tried on",
         ),
         (
             (1, 1),
             (),
             {"wins": 1},
-            "followed where you said it; no worse at the 1 request that it was tried on",
+            "followed where you said it; no worse at the 1 other request that it was tried on",
         ),
         ((2, 0), ("a",), {"ties": 1}, ""),
         ((2, 1), ("a",), {"ties": 1}, ""),
@@ -153,7 +160,7 @@ def test_scores_that_the_documentation_names():
 def test_clause_on_what_you_said(own, others, tally, clause):
     """Always followed where it was said, and tried elsewhere without a loss; else nothing is claimed."""
     life = replace(make_pending(**tally), own=own, tasks=others, wished=True)
-    assert life.you_said_so == clause + " but not written from" * bool(clause)
+    assert life.you_said_so == clause
     assert replace(life, wished=False).you_said_so == ""
     assert life.awaits_sources is (own == (0, 0))
 

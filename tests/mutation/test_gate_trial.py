@@ -356,6 +356,26 @@ def test_trial_that_the_cap_left_without_a_pair():
     assert trials[1].decision.why == "no pair tonight: too dear; 6 more wins would decide"
 
 
+@pytest.mark.parametrize(
+    ("count", "script", "wins_before", "pairs"),
+    [
+        (4, "t" * 9, 0, 4),  # four pairs show nothing
+        (12, "xx" + "t" * 9, 0, 6),  # a pair that transport lost has shown nothing either
+        (12, "wl" + "t" * 30, 0, 12),  # a win is followed up to the end of the round, and no lead pays for another
+        (4, "t" * 9, 2, 8),  # a lead of earlier nights is followed up, for two rounds
+        (4, "wttt" + "t" * 9, 0, 8),  # a lead of this night too
+    ],
+)
+def test_pairs_of_a_night_are_as_many_as_may_show_something(count, script, wins_before, pairs):
+    """A rule whose requests are known costs four pairs when it shows nothing, and two rounds at most when it does."""
+    tasks = make_tasks(count)
+    trial = RuleTrial(tasks, make_plan(), before=Tally(wins=wins_before), requests={task.id: task.id for task in tasks})
+    measure = Measure(script)
+    run_rule_trials([trial], lambda wave: measure([(task, sample) for _, task, sample in wave]))
+    assert (len(measure.asked), trial.cut) == (pairs, "")
+    assert [sample for _, sample in measure.asked] == [1000 + number // count for number in range(pairs)]
+
+
 def test_lengths_of_all_answers_are_counted():
     """Characters of both arms, pair after pair, and none of a pair without a result."""
     trial = RuleTrial(make_tasks(3), make_plan(), requests={})

@@ -35,6 +35,13 @@ class Full(Exception):
     """The next call would have to wait for a slot."""
 
 
+def test_calls_that_take_no_memory_here_do_not_ask_for_any():
+    """A backend behind an endpoint runs on another machine."""
+    limiter = Limiter(2, FakeClock(), free=lambda: pytest.fail("asked for the free memory"))
+    limiter.enter()
+    limiter.enter()
+
+
 def fill(limiter, monkeypatch, most=30):
     """Enter until the next call would have to wait; how many entered."""
 
