@@ -58,7 +58,7 @@ def names(kind: Kind) -> tuple[str, ...]:
 
 
 def require(kind: Kind, name: str, *, where: str = "", besides: tuple[str, ...] = ()) -> None:
-    """Raise ``UsageError``, with the known names and the most similar one, when no plugin of the kind has this name.
+    """Raise ``UsageError`` when no plugin of the kind has this name; list the known names and suggest a similar one.
 
     The message begins with ``where``, e.g. "file x.toml: ". Names in ``besides``, such as "auto", are allowed too.
     """
@@ -117,7 +117,7 @@ def find_class(kind: Kind, name: str) -> type:
 def find_reference(judge: str) -> type[msgspec.Struct]:
     """Return the class that holds a reference of this judge, such as the expected text for an exact match.
 
-    Raises as ``find`` does, and ``UsageError`` when the judge declares no such class tagged with the judge's name.
+    Raises what ``find`` raises, and ``UsageError`` when the judge names no such class in its attribute ``reference``.
     """
     reference = getattr(find(Kind.JUDGE, judge), "reference", None)
     config = getattr(reference, "__struct_config__", None)
@@ -175,7 +175,7 @@ def forget_installed() -> None:
 
 
 def _require_sensible(where: str, key: str, value: object) -> None:
-    """Raise ``SettingsError`` for a negative or infinite number and for a time of 0: no built-in option allows them."""
+    """Raise ``SettingsError`` if a built-in plugin's option is a negative or infinite number, or a time limit of 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
     is_time = "timeout" in key or "seconds" in key

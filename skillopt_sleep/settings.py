@@ -88,7 +88,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     gate_mixed_weight: Share = 0.5
     """Share of the soft score in the gate metric "mixed", from 0 to 1; the hard score has the remaining share."""
     alpha: Annotated[float, Meta(ge=0.001, le=0.05)] = 0.05
-    """Highest chance that a useless rule is shown as promising; a rule is proven by more evidence (docs/gate.md)."""
+    """Maximum probability that the report calls a useless rule promising; a proven rule needs more (docs/gate.md)."""
     evolve_skill: bool = True
     evolve_memory: bool = True
     preferences: str = ""
@@ -104,7 +104,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_usd: Amount = 2.0
     max_minutes: Amount = 60.0
     max_calls_day: CountOrNone = 0
-    """Maximum model calls of all projects from noon to noon (0: no cap), like ``max_tokens_day``, ``max_usd_day``."""
+    """Maximum model calls of all projects from noon to noon, 0: no cap; the next two fields cap tokens and dollars."""
     max_tokens_day: CountOrNone = 0
     max_usd_day: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     workers: Count = 4

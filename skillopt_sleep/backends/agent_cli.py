@@ -49,7 +49,7 @@ class AgentCli(ABC):
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables of this process; the CLI is started with a selection of them."""
     record: str = field(default="", repr=False)
-    """Folder with a list of running children, so that a later command can end them after a kill; "": no list."""
+    """Folder with a list of the running children, which a later command ends if this program is killed; "": no list."""
     _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -101,10 +101,11 @@ def find_command(command: str, env: Mapping[str, str], *, install: str) -> str:
 
 
 def read_ending(ended: Ended, read: Callable[[], T], *, worked: int) -> tuple[Ending, T | None]:
-    """Return how an agent's work ended (done, out of time, out of room) and, if done, what ``read`` returns.
+    """Return how an agent's work ended (done, out of time, out of room) and, if done, what ``read`` returns, else None.
 
-    ``worked`` is the number of steps that the agent is known to have made. After a timeout without any step, ``read``
-    raises the error, as the agent is not to blame. ``TooLong`` after several steps means that it filled its context.
+    ``read`` reads the CLI's output, and raises an error when the service failed, as after a timeout before the agent's
+    first step. ``worked`` is the number of steps that the agent is known to have made. ``TooLong`` after several steps
+    means that the agent filled its context: out of room.
     """
     if worked and ended.timed_out and not ended.silent:
         return Ending.OUT_OF_TIME, None

@@ -44,9 +44,10 @@ OWN_CONFIG = "[core]\n\tbigFileThreshold = 200k\n\tprotectNTFS = false\n\tprotec
 """Git settings for reading the agent's changes: large files get no diff, and names that Windows forbids are allowed."""
 SUBMODULE_MODE = "160000"
 BACKDATE = 60
-"""Seconds by which the files of a copy are dated back, because git reads a file twice if it is as new as git's index.
+"""Number of seconds by which the times of a copy's files are set back.
 
-The second reading would store objects that the project already has, and change the times of those in the project.
+Git reads a file once more if the file is as new as git's index. That would store objects that the project already has,
+and change the times of those in the project.
 """
 SOME_LEFT_OUT = 1
 """Exit status of ``git add --ignore-errors`` when git could not read some files; the diff then lacks only these."""

@@ -51,7 +51,7 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     temp: WithoutNul = ""
     """The folder, such as /tmp, in which the process that writes the file makes its temporary folders."""
     kind: str = ""
-    """What else to clean up: "login", a login file to move back; "temp", another folder with temporary folders."""
+    """What the line describes: "", a process; "login", a login to move back; "temp", a folder of temporary folders."""
     paths: tuple[WithoutNul, ...] = ()
     """For "login", the link and the user's login file that it points to; for "temp", the folder."""
 
@@ -90,7 +90,7 @@ class ChildRegistry:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
-        """Keep the file while at least one ``with`` block of this method runs, then delete it. Raises ``DiskError``."""
+        """Create the file for a ``with`` block; the end of the last such block deletes it. Raises ``DiskError``."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -290,7 +290,7 @@ def _find_marked(is_ours: Callable[[str], bool]) -> list[psutil.Process]:
 
 
 def _find_family(notes: tuple[Note, ...], mark: str) -> list[psutil.Process]:
-    """Return every process that carries the mark, every recorded child, and all their descendants."""
+    """Return the processes that the notes list or that carry the mark, and all their descendants."""
     roots = [process for process in map(_find_alive, notes) if process]
     roots += _find_marked(lambda value: value.partition(".")[0] == mark)
     found = {process.pid: process for process in roots}
@@ -304,7 +304,8 @@ def _find_family(notes: tuple[Note, ...], mark: str) -> list[psutil.Process]:
 def _end_family(notes: tuple[Note, ...], mark: str) -> int:
     """End the children that the notes list, and their descendants; return how many processes were ended.
 
-    Each gets SIGTERM, then SIGKILL after ``GRACE`` seconds. Because one may start another meanwhile, look again.
+    Each gets SIGTERM, then SIGKILL after ``GRACE`` seconds. A process may start another one before it ends, so search
+    again, at most ``ROUNDS`` times, until none is left.
     """
     ended: set[psutil.Process] = set()
     for _ in range(ROUNDS):
@@ -321,7 +322,7 @@ def _end_family(notes: tuple[Note, ...], mark: str) -> int:
 
 
 def _remove(folder: Path, notes: tuple[Note, ...]) -> bool:
-    """Move a login that Codex renewed to the user's home, remove the temporary folder; return whether that is gone."""
+    """Remove a temporary folder; first save a login that Codex renewed there. Return whether the folder is gone."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     for note in notes:

@@ -36,7 +36,7 @@ CLOUDS = {
 SWITCHED_OFF = frozenset({"", "0", "false", "no", "off"})
 
 LEAST_USD = 0.0001
-"""Smallest cap in dollars that can be given to ``--max-budget-usd``, which gets four decimals."""
+"""Smallest cap in dollars that this program gives to the CLI's ``--max-budget-usd``, as it writes four decimals."""
 ISOLATION = ("--safe-mode", "--strict-mcp-config", "--tools=", "--no-session-persistence")
 # an `@path` in a prompt would put that file of this machine into the request, without any tool
 NO_ATTACHMENTS = {"CLAUDE_CODE_DISABLE_ATTACHMENTS": "1"}
@@ -155,7 +155,8 @@ def find_provider(env: Mapping[str, str]) -> str:
     """Return which provider receives the prompts of Claude Code, given the environment and the user's settings file.
 
     The result is "anthropic", a cloud such as "amazon-bedrock", or the host of another address; "" means this machine.
-    If environment and settings disagree, a provider that is neither Anthropic nor this machine wins: it needs consent.
+    If environment and settings name different providers, the result is the one that is neither Anthropic nor this
+    machine, because the user must agree to it.
     """
     try:
         settings = decode_json((find_config_folder(env) / "settings.json").read_bytes(), _Settings).env

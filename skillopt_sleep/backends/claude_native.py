@@ -169,7 +169,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         return shutil.which(name, path=self.env.get("PATH", ""))
 
     def _copy_session(self, assignment: Assignment, place: Workspace) -> SessionCopy | None:
-        """Write the recorded session, cut before the moment, beside the workspace; return it, or None without one."""
+        """Write and return a copy of the session to resume, cut before the moment; None if none is to be resumed."""
         if assignment.put_back is None:
             return None
         copy = cut_session(assignment, assignment.put_back, place, self.env)

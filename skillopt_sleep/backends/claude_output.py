@@ -223,7 +223,7 @@ def find_result(stdout: str) -> ClaudeResult | None:
 
 
 def _recover_answer(result: ClaudeResult, printed: str) -> ClaudeResult | None:
-    """Return the result with the answer that was complete before the cap on money stopped the run; None if none was."""
+    """Return a run's result with the answer that was complete when the cap on money stopped the run, or None."""
     blocks: list[Block] = []
     last = ""
     for event in decode_lines(printed.split("\n"), Event):  # the blocks of one message may come on several lines

@@ -118,9 +118,10 @@ def _follow_parents(before: Sequence[Record], start: Record) -> list[Record]:
 
 
 def _find_parent(uuid: str, parents: Mapping[str, Any], before: Sequence[Record]) -> str:
-    """Return the uuid of a record's parent; "" for none. For a parent that is not in the file, use the record before.
+    """Return the uuid of a record's parent, or "" if it has none.
 
-    Claude Code does not write some progress records, though the next record may name one of them as its parent.
+    A record may name a parent that is not in the file, as Claude Code does not write some progress records. Then the
+    nearest earlier record of the conversation counts as the parent.
     """
     parent = parents.get(uuid)
     if not isinstance(parent, str) or parent in parents:
@@ -184,7 +185,10 @@ def _is_kept(record: Record) -> bool:
 
 
 def _leave_out_secret_thoughts(record: Record, mover: Mover) -> bool:
-    """Remove thinking blocks with a secret, because providers refuse changed ones; return whether any block is left."""
+    """Remove thinking blocks that contain a secret; return False if that leaves the record without a block.
+
+    The secret alone cannot be removed, because providers refuse a thinking block that was changed.
+    """
     blocks = _blocks(record)
     kept = [block for block in blocks if block.get("type") not in THOUGHTS or not mover.holds_secret(block)]
     if len(kept) < len(blocks):

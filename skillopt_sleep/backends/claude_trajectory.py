@@ -42,7 +42,7 @@ HIDDEN_FROM_MODEL = re.compile(rb"(?m)^disable-model-invocation:\s*[\"']?true")
 SANDBOX_FAILED = "Sandbox is required but failed to initialize"
 """Beginning of the output of a command that was not run because the sandbox did not start."""
 PROMPT_HOOK, MEMORY_HOOK = "UserPromptSubmit", "InstructionsLoaded"
-"""Hooks set by us: a call of the first proves that hooks run at all, the second reports each loaded memory file."""
+"""Events at which the CLI calls our hooks: for a prompt, which proves that hooks work, and for a loaded memory file."""
 MEMORY_HOOK_SINCE = (2, 1, 197)
 """First version of the CLI known to call ``MEMORY_HOOK``; from it on, a missing call means that no file was loaded."""
 
@@ -118,7 +118,7 @@ def _read_content(content: Json) -> str:
 def _read_ending(ended: Ended, answers: Sequence[Event], deadline: float) -> tuple[Ending, ClaudeResult | None]:
     """Return how the agent's run ended (done, refused, out of turns, time or room) and its result line, if it has one.
 
-    Raises as ``read_result`` does when it was not the agent that ended the run.
+    Raises what ``read_result`` raises when something else than the agent, such as an outage, ended the run.
     """
     result = find_result(ended.stdout)
     if result is not None and not ended.timed_out and not ended.flooded:

@@ -186,9 +186,10 @@ class CodexBackend(AgentCli):
         return f"codex's sandbox does not work here ({problem}): install bubblewrap, and allow user namespaces"
 
     def run(self, assignment: Assignment) -> Trajectory:
-        """Let the agent work in a throwaway workspace; raises as ``Agent.run`` does, and what ``complete`` raises.
+        """Let the agent work in a throwaway workspace; raises what ``Agent.run`` and ``complete`` raise.
 
-        Raises ``NotAllowed`` with ``use_user_config``, as the run would ask another provider than ``complete`` does.
+        Also raises ``NotAllowed`` if ``use_user_config`` is set: ``complete`` then asks the provider in the user's
+        config.toml, but a native replay does not read that file and would ask another one.
         """
         if self.use_user_config:
             raise NotAllowed(f"codex cannot be used with --replay {assignment.mode}: {self.refuses(assignment.mode)}")
@@ -318,7 +319,7 @@ class CodexBackend(AgentCli):
 
 
 class _TurnLimit:
-    """Ends Codex after too many steps, because Codex has no option for that; works by reporting an endless wait."""
+    """Ends Codex after too many steps, as it has no option for that: reports an endless wait, which ends any child."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

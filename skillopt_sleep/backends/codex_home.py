@@ -29,7 +29,7 @@ LOCAL_PROVIDERS = frozenset({"oss", "ollama", "ollama-chat", "lmstudio"})
 LOCAL_ADDRESS = "CODEX_OSS_BASE_URL"
 """Environment variable with another address for the providers in ``LOCAL_PROVIDERS``."""
 RETRIES = "request_max_retries=0,stream_max_retries=1"
-"""Settings that let Codex retry a stream once: only a CLI that retries reports how long the provider asks to wait."""
+"""Settings that let Codex retry a broken answer once; without a retry it would not report the wait it was asked for."""
 USER_TABLE_SETTINGS = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
 """Settings forced on every entry of two of the user's tables: MCP servers are off, model providers retry once."""
 PROVIDER = "skillopt-sleep"
@@ -160,7 +160,8 @@ def _merge(below: Mapping[str, Json], above: Mapping[str, Json]) -> dict[str, Js
 def restrict_user_config(config: Mapping[str, Json]) -> list[str]:
     """Return options that switch off the user's MCP servers and limit the retries of the user's providers.
 
-    Each is an inline table, which Codex merges with the user's; a dotted name would break at a dot in a server's name.
+    Each option sets a whole table, such as ``mcp_servers={"a.b"={enabled=false}}``, which Codex merges with the user's
+    table. A path such as ``mcp_servers.a.b.enabled`` would not work for a server with a dot in its name.
     """
     return [
         f"{section}={{{','.join(f'{json.dumps(name, ensure_ascii=False)}={{{switch}}}' for name in table)}}}"

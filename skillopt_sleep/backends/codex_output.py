@@ -240,7 +240,10 @@ def read_trajectory(
     deadline: float,
     out_of_turns: bool = False,
 ) -> Trajectory:
-    """Return what the agent did according to Codex's output and record; raises as ``read_turn`` if the run failed."""
+    """Return what the agent did, according to Codex's output and record of the session.
+
+    Raises what ``read_turn`` raises if the run failed, and ``EmptyReply`` if the agent did nothing.
+    """
     events = decode_lines(ended.stdout.split("\n"), _Event)
     items = [event.item for event in events if event.type == "item.completed" and event.item]
     answers = [item.text for item in items if item.type == "agent_message" and item.text]
@@ -272,7 +275,10 @@ def read_trajectory(
 
 
 def _read_shown(document: Document, record: Record | None) -> Shown:
-    """Return whether the model saw a document: memory by its text, a skill by its name in the list of skills."""
+    """Return whether a document was offered to the model and whether its text was sent.
+
+    A skill is offered by its name in the list of skills; a memory file is offered only by its text.
+    """
     if record is None:
         return Shown(kind=document.kind, offered=None, read=None, how="codex left no record of the session")
     if document.kind is DocumentKind.MEMORY:

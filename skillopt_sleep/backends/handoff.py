@@ -57,7 +57,7 @@ class Questions(Protocol):
         """Return the answer files that belong to no question of this run."""
 
     def kept(self, name: str) -> None:
-        """Remove a question and its answer, which is now stored with the other replies."""
+        """Take note that the answer to a question is kept in the ledger of replies: remove both files."""
 
     def tidy(self) -> None:
         """Remove earlier runs' questions that were not asked again and have no answer."""
@@ -122,7 +122,7 @@ class HandoffBackend:
         return Reply(text=answer, model="handoff", usage=estimate_usage(prompt, answer))
 
     def kept(self, prompt: Prompt) -> None:
-        """Remove the question and its answer, which is now stored with the other replies. Raises ``DiskError``."""
+        """Take note that the answer to a prompt is kept in the ledger: remove both files. Raises ``DiskError``."""
         if self._box is not None:
             self._box.kept(_build_name(self._box, prompt))
 

@@ -239,7 +239,11 @@ def _describe_redirect(shown: str, status: int, location: str) -> EndpointMoved:
 def build_request(
     api: Api, model: str, prompt: Prompt, *, schema_in_words: bool, old_limit: bool = False
 ) -> dict[str, Json]:
-    """Return a request's body for an API; with ``schema_in_words``, only the prompt describes the JSON schema."""
+    """Return the body of the HTTP request that sends a prompt to one of the two APIs.
+
+    With ``schema_in_words``, the text of the prompt, and not a field of its own, describes the requested JSON. With
+    ``old_limit``, the limit on the answer's length has its older name.
+    """
     system, user = prompt.system, prompt.user
     schema: dict[str, Json] = {}
     if prompt.schema is not None and schema_in_words:
@@ -301,7 +305,7 @@ class _Body(Struct, frozen=True, kw_only=True):
     incomplete_details: Json = None
 
     def read_text(self) -> tuple[str, str]:
-        """Return the model's words, or its refusal, and the stated reason for their end, such as "length"."""
+        """Return the model's words (or its refusal), and the API's reason why they ended, such as "length", or ""."""
         if self.output or self.incomplete_details:
             items = self.output if isinstance(self.output, list) else []
             messages = [item for item in items if isinstance(item, dict) and item.get("type") == "message"]

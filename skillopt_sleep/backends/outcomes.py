@@ -69,7 +69,7 @@ class _Meaning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @functools.cache
 def _load_meanings() -> list[_Meaning]:
-    """Read ``failures.toml``, once; of the kinds of failure that fit a message, the first one counts."""
+    """Return the rows of ``failures.toml``, which is read only once; the first row that fits a message decides."""
 
     def read(kind: type, raw: Any) -> object:  # noqa: ANN401  what TOML holds
         if kind is re.Pattern or get_origin(kind) is re.Pattern:

@@ -43,12 +43,12 @@ TICK = 0.25
 LONGEST_WAIT = 2.0
 """Maximum seconds that a child may wait before a retry; one that announces more is ended, and called again later."""
 STARTING, SLACK = 15.0, 0.5
-"""Seconds added to the allowed silence: for a CLI that is still starting, and for one to report a timeout by itself."""
+"""Seconds for which a CLI may stay silent beyond its limit: while it starts, and to report a timeout by itself."""
 USED_UP = 0.8
 """When a failed call took more than this share of its time limit, the CLI gets no time to retry it."""
 
 ReadSeconds = Callable[[str], float]
-"""A function that reads seconds from a child's output so far: its announced wait, or how long it may stay silent."""
+"""A function of a child's output so far that returns seconds: the wait it announced, or how long it may stay silent."""
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 class Children:
     """The child processes of one backend. Safe for several threads.
 
-    ``record`` is the folder with a list of them, by which the next command can end them after a kill; "": no list.
+    The folder ``record`` gets a list of them, so that the next command can end them after a kill; with "", none does.
     """
 
     def __init__(self, record: str = "") -> None:
@@ -162,8 +162,8 @@ class Children:
 class IdleTimeout:
     """Computes, from the output of a CLI so far, how many seconds it may stay silent.
 
-    While one of the CLI's tools runs there is no limit; otherwise the limit is that of one call to the model. A CLI
-    that has used it up gets no time to retry by itself, because this program does the retrying.
+    While one of the CLI's tools runs there is no limit; otherwise it is the time limit of one call to the model. A CLI
+    whose call failed only near the end of that time is ended and not left to retry, because this program retries.
     """
 
     def __init__(

@@ -142,7 +142,7 @@ class Mover:
         return [self.move(inner) for inner in value] if isinstance(value, list) else value
 
     def _read_named(self, value: Record) -> dict[str, str]:
-        """Return the texts that ``_list_named`` finds in an object, with secrets removed; {} if nothing was removed."""
+        """Return what ``_list_named`` finds in an object, with secrets removed; {} if it contains no secret."""
         hidden = self._redacted.get(_spell_named(value))
         try:
             return msgspec.json.decode(hidden, type=dict[str, str]) if hidden else {}
@@ -151,7 +151,7 @@ class Mover:
 
 
 def _list_named(value: Record) -> dict[str, str]:
-    """Return an object's short texts by key, if the object contains a secret's name such as "DB_PASSWORD"; else {}."""
+    """Return an object's short texts by key if it names a secret, as in ``{"name": "DB_PASSWORD", …}``; else {}."""
     texts = {key: inner for key, inner in value.items() if isinstance(inner, str) and len(inner) <= PART}
     telling = (key if key.casefold() not in NAMING else inner for key, inner in texts.items())
     return texts if any(is_secret_name(name.replace("-", "_")) for name in telling) else {}
@@ -226,10 +226,10 @@ def limit_turns(assignment: Assignment, limit: int) -> int:
 
 
 def finish(trajectory: Trajectory, steps: Iterable[Step], copy: SessionCopy, place: Workspace) -> Trajectory:
-    """Return the trajectory of a resumed agent, with its steps and a note on what its workspace lacked.
+    """Return the trajectory of a resumed agent with its steps, and with a note on edits that its workspace lacked.
 
     In the steps, paths in the workspace become paths in the recorded folder, because the steps are compared with
-    recorded ones. A stop after a few turns does not count against the agent, which was not asked to finish.
+    recorded ones. An agent that was stopped after ``MAX_TURNS`` turns counts as done, as no more was asked of it.
     """
     state = describe_state(copy.edits, place.committed_at)
     notes = [state] if state else []

@@ -152,8 +152,8 @@ def add_results(
 ) -> Trajectory:
     """Run the check commands; return the trajectory with their results and with the agent's changes as a diff.
 
-    Commands see the variables in ``keep`` besides the usual ones. If the agent broke the workspace, no command runs,
-    and the trajectory's ``ending`` says so. Raises ``TimedOut`` when the backend is closed.
+    ``keep`` names further environment variables for the commands. If the agent made the workspace unreadable, no
+    command runs, and the trajectory's ``ending`` says so. Raises ``TimedOut`` when the backend is closed.
     """
     changes = place.read_changes()
     if changes is None:
@@ -215,7 +215,7 @@ def _open_server() -> socket.socket:
 
 @contextlib.contextmanager
 def _open_door(folder: Path) -> Iterator[socket.socket | None]:
-    """Yield a Unix socket in a folder, which a confined command must not reach; None where it cannot be made."""
+    """Yield a Unix socket in a folder, to test that no sandboxed command reaches it; None where none can be made."""
     if not hasattr(socket, "AF_UNIX"):
         yield None
         return

@@ -40,7 +40,7 @@ WORD = re.compile(r"\w+")
 BUDGET = re.compile(r"\b(\d+)\s+(?:bounded\s+)?(?:edits?|rules?)\b", re.IGNORECASE)
 DOCUMENT = re.compile(r"\bdocument\b\W+(?:kind\W+|to\W+)?(?P<kind>skill|memory)\b", re.IGNORECASE)
 LISTED = re.compile(r"[-*+•]\s")
-"""Matches a list item at the margin of a document, which is a rule that the agent has to keep in mind."""
+"""Matches the start of a list item that is not indented; each such item counts as a rule to be kept in mind."""
 WORDINGS = ("{}", "Always: {}", "In every case: {}", "Take care of this: {}", "{} This is a house rule.")
 """Ways in which a proposed edit may word a rule; a reworded rule is still recognised."""
 EDIT_BUDGET = 4
@@ -73,7 +73,7 @@ class Traits:
     reword: float = 0.0
     """The probability that a proposed edit words the rule differently."""
     crowding: float = 0.0
-    """The share by which each rule beyond ``span`` in the prompt lowers the chance that a given rule is followed."""
+    """With 0.1, each rule in the prompt above the number ``span`` lowers the chance to follow any one rule by 10 %."""
     span: int = 8
     """Number of rules that the agent can keep in mind without overlooking any."""
     lossy: float = 0.0
@@ -130,7 +130,8 @@ def judge_places(
 ) -> dict[str, Json]:
     """Judge the answers in a prompt one by one; ``places`` are the tags they are in, such as "first" and "second".
 
-    At a moment, a move that breaks a rule fails: the developer would have to complain again.
+    With ``at_moment``, the answers are an agent's next moves at a moment; a move that breaks a rule fails, because the
+    person would have to complain again.
     """
     verdicts: dict[str, Json] = {}
     for place in places:
@@ -143,7 +144,7 @@ def judge_places(
 
 
 def propose_checks(world: World, text: str) -> dict[str, Json]:
-    """For each case in the prompt, propose the check of the rule that the person says the agent broke."""
+    """Return, for each case in the prompt, the check of the rule that the person's complaint there is about, if any."""
     checks: list[Json] = []
     for case in _CASE.finditer(text):
         rule = next((rule for rule in world.rules if _find_complaints(rule, case[0])), None)
@@ -242,7 +243,7 @@ def _find_complaints(rule: Rule, text: str) -> list[Passage]:
 
 
 def _find_task(world: World, text: str) -> WorldTask | None:
-    """Return the task whose request stands last in the text, else one with a similar request, or None."""
+    """Return the task whose request is quoted last in the text; else the one with the most similar request, or None."""
     exact = [
         ((found.end, found.end - found.start), task)
         for task in world.tasks

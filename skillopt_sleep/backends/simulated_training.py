@@ -47,7 +47,7 @@ def rewrite_document(world: World, text: str, traits: Traits, luck: Luck) -> dic
 
 
 def merge_edits(world: World, text: str) -> dict[str, Json]:
-    """Group the edits in the prompt that state the same rule of the simulated world, be it good, useless or harmful."""
+    """Group the prompt's edits that state the same rule of the simulated world, whether good, useless or harmful."""
     groups: dict[str, list[int]] = {}
     for number, edit in _read_edits(text):
         for known in _find_known(world, edit):
@@ -58,7 +58,7 @@ def merge_edits(world: World, text: str) -> dict[str, Json]:
 
 
 def rank_edits(text: str) -> dict[str, Json]:
-    """Rank the edits in the prompt by how often they were proposed, and choose those proposed more than once."""
+    """Rank the edits in the prompt by how often they were proposed; as budget, give the number proposed repeatedly."""
     support = {number: int(found[1]) if (found := _SUPPORT.search(edit)) else 1 for number, edit in _read_edits(text)}
     ranking = sorted(support, key=lambda number: (-support[number], number))
     asked = _BETWEEN.search(text)
@@ -93,7 +93,7 @@ def write_notes(world: World, text: str) -> dict[str, Json]:
 
 
 def shorten_lapses(text: str) -> list[Json]:
-    """Return the reminders in the prompt (of rules that were overlooked) without repetitions."""
+    """Return the prompt's reminders of overlooked rules, each of them once."""
     lines = [line for passage in find_tagged(text, "appendix") for line in passage.words.splitlines()]
     return [*dict.fromkeys(line.removeprefix("- ").strip() for line in lines if line.strip())]
 

@@ -85,7 +85,7 @@ class Workspace:
     def read_changes(self) -> str | None:
         """Return the agent's changes as a diff; None when the workspace cannot be read, and ``broken`` says why.
 
-        An unreadable workspace is the agent's doing and no error of the night. Raises ``TimedOut`` once closed.
+        An unreadable workspace is the agent's doing and no error of the night. Raises ``TimedOut`` after ``close``.
         """
         if self.root.is_symlink() or not self.root.is_dir():
             self.broken = "its folder is gone"

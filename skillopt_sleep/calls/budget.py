@@ -35,21 +35,21 @@ EXPECTED_OUTPUT_TOKENS = 600
 EXPECTED_WORK_TOKENS = 15_000
 """Minimum tokens expected of an agent's work: two or three requests with instructions and tools."""
 FIRST_OUTPUT_TOKENS = 32_000
-"""Tokens reserved for a model's first answer, whose length cannot be estimated from earlier ones; most are shorter."""
+"""Tokens reserved for a model's first answer, as there is no earlier one to go by; few answers are as long."""
 FIRST_WORK_TOKENS = 150_000
 """Tokens reserved for an agent's first work, as there is no earlier work to estimate them from."""
 EXPECTED_PUT_BACK_TOKENS, FIRST_PUT_BACK_TOKENS = 100_000, 300_000
-"""Minimum tokens expected, and tokens reserved at first, for work in a resumed session, which every request resends."""
+"""Tokens expected at least, and reserved at first, for work in a resumed session, which each request sends whole."""
 MINUTES_GRACE = 30.0
 """Seconds for which a running call may go on after the cap on minutes is reached."""
 LOOK_AGAIN = 1.0
 """Seconds between two checks of the budget by a call that waits for room in it."""
 HEADROOM = 2.0
-"""A call may cost this many times the price of the dearest earlier call, if enough money is left."""
+"""One call may cost this many times as much as the dearest earlier call of its kind, if so much money is left."""
 
 
 class SendOnce(Protocol):
-    """A function that makes one attempt at a call; ``number`` says which attempt at this prompt it is, from 1."""
+    """A function that makes one attempt at a call; ``number`` is 1 for the first attempt at a prompt, 2 for a retry."""
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
         """Send the prompt once, return the reply. Raises ``BackendError`` if that fails, ``BudgetSpent`` at a cap."""
@@ -82,7 +82,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
 
 
 class _CallKind:
-    """The maximum tokens and dollars that any call of one kind, such as one model's answers, took. Not thread-safe."""
+    """The most tokens and dollars that a call of one kind, e.g. a question to one model, has taken. Not thread-safe."""
 
     def __init__(self) -> None:
         self._answered = self._priced = False
@@ -95,7 +95,7 @@ class _CallKind:
         return self._answered and self._usd == 0.0
 
     def estimate(self, prompt: Prompt, *, usual_usd: float) -> Need:
-        """Return what one more call is expected to take; ``usual_usd`` is the price to assume if none is known."""
+        """Return what one more call is expected to take; ``usual_usd`` is its price if no call has had a price yet."""
         sent = _count_sent(prompt)
         least = sent + max(self._beyond_prompt, EXPECTED_OUTPUT_TOKENS)
         reserved = least
@@ -112,7 +112,7 @@ class _CallKind:
         return Need(least_tokens=least, tokens=reserved, least_usd=usd, price_known=known)
 
     def learn(self, prompt: Prompt, *, tokens: int, usd: float | None, answered: bool) -> None:
-        """Update the maxima with what a call took, even if it failed; ``usd`` is None for an unknown price."""
+        """Raise the stored maxima if this call, even a failed one, took more; ``usd`` is None for an unknown price."""
         self._answered = self._answered or answered
         self._priced = self._priced or usd is not None
         self._beyond_prompt = max(self._beyond_prompt, tokens - _count_sent(prompt))
@@ -123,7 +123,8 @@ class Budget:
     """The caps of a night, and the spending that counts against them. Safe for several threads.
 
     ``spent`` is what this night spent before it was resumed in this process. ``day`` holds the daily caps of all
-    projects and what was spent under them so far today. ``workers`` calls at the same time share what is left.
+    projects and what was spent under them so far today. ``workers`` is the maximum number of calls at the same time,
+    among which the money that is left is divided.
     """
 
     def __init__(
@@ -199,7 +200,7 @@ class Budget:
             )
 
     def admit(self, prompt: Prompt) -> Prompt:
-        """Return the prompt with the night's remaining time as its limit. Raises ``BudgetSpent`` if none is left."""
+        """Return the prompt with the time that the night has left as its time limit; raise ``BudgetSpent`` if none."""
         left = self.caps.minutes * 60.0 - self.spent.seconds
         if left <= 0:
             raise BudgetSpent(
@@ -296,7 +297,8 @@ class Budget:
 class Budgeted:
     """Reserves budget for a call, sends the call and adds what it cost to the spending.
 
-    A call that an agent CLI stopped at its share of the money is sent again with a larger share, if there is one.
+    An agent CLI stops a call at the call's share of the money; the call is then sent again with a larger share, unless
+    that share was already all the money that is left.
     """
 
     budget: Budget

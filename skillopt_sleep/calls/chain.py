@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 SAME_TIME = 1.0
-"""A run counts as ended by its time limit if it ended after the limit or at most this many seconds before it."""
+"""An agent's work that timed out was ended by the cap on minutes if at most this many seconds were left under it."""
 ATTEMPTS = 4
 ATTEMPTS_AFTER_TIMEOUT = 2
 """Maximum attempts at a call that timed out: one timeout may be bad luck, worth one more try, not two."""
@@ -123,10 +123,10 @@ class Breaker:
         self._in_doubt = False
 
     def count_attempts(self, most: int, phase: str) -> int:
-        """Return the maximum number of attempts at a call: ``most``, or one less for an optional phase.
+        """Return the maximum number of attempts at a call: ``most``, or one less in one of the ``OPTIONAL_PHASES``.
 
-        After an optional call has failed, every call gets a single attempt until one is answered. So a backend that is
-        down gets no more requests because of the optional call.
+        After a call of such a phase has failed in every attempt, each call gets only one attempt until one is answered.
+        So a backend that is down gets no more requests than it would have got without the optional call.
         """
         if self._in_doubt:
             return 1

@@ -44,7 +44,7 @@ class SystemZone(tzinfo):
     """The local time zone as the C library knows it, daylight saving included."""
 
     def utcoffset(self, when: datetime | None) -> timedelta | None:
-        """Return local time minus UTC at a local time; ``fold`` says which is meant if it comes twice in autumn."""
+        """Return local time minus UTC at ``when``; if that hour comes twice, as in autumn, ``when.fold`` says which."""
         return None if when is None else when.replace(tzinfo=None).astimezone().utcoffset()
 
     def dst(self, when: datetime | None) -> timedelta | None:  # noqa: ARG002

@@ -90,7 +90,10 @@ class Pool:
 
 
 def _read_all_structs() -> None:
-    """Let msgspec read the fields of every struct, which crashes Python if two threads decode a struct first."""
+    """Make msgspec read the fields of every struct before threads start.
+
+    It reads them when a struct is first decoded, and Python crashes if two threads do that at the same time.
+    """
     kinds = msgspec.Struct.__subclasses__()
     for kind in kinds:
         kinds += kind.__subclasses__()
@@ -200,7 +203,11 @@ class Limited:
 
 
 def _raise_first(errors: Sequence[BaseException], awaited: Sequence[Awaiting]) -> None:
-    """Raise the error that ended the work; ``Awaiting`` first, as the next run raises ``BudgetSpent`` again anyway."""
+    """Raise the error that ended the work: a ``FatalBackend``, or else the first one; do nothing if there is none.
+
+    If questions await answers (``awaited``) and all errors are ``BudgetSpent``, raise ``Awaiting``, as the user can act
+    on that now; the next run meets the spent budget again.
+    """
     capped = all(isinstance(error, BudgetSpent) for error in errors)
     if errors and not (capped and awaited):
         raise next((error for error in errors if isinstance(error, FatalBackend)), errors[0])
