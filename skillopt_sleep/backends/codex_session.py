@@ -82,10 +82,7 @@ def take_record(ended: Ended, home: Path, recorded: SessionCopy | None) -> OwnRe
 def cut_rollout(
     assignment: Assignment, put_back: PutBack, place: Workspace, env: Mapping[str, str], provider: str
 ) -> SessionCopy:
-    """Return the recorded session up to the cut as a new session, in the workspace's folder and with this ``provider``.
-
-    Raises ``NotPutBack``.
-    """
+    """Return the recorded session, up to the cut, as one of the workspace and this provider. Raises ``NotPutBack``."""
     records = read_records(put_back, "codex")
     meta = next((_payload(record) for record in records if record.get("type") == "session_meta"), {})
     if not meta:

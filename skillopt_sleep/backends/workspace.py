@@ -155,7 +155,7 @@ def sanitize_checkout(root: Path, settings: Collection[str], texts: Collection[s
 
 
 def _reduce_to_text(place: Path, texts: Collection[str]) -> None:
-    """Remove a configuration file, or everything but plain texts from a configuration folder."""
+    """Remove a configuration file; of a configuration folder, keep only plain texts in the entries named ``texts``."""
     if not place.is_dir():
         place.unlink()
         return

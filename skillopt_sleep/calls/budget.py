@@ -173,10 +173,7 @@ class Budget:
         reply: Reply | None,
         error: BackendError | BudgetSpent | None = None,
     ) -> None:
-        """Add the outcome of a reserved call to the spending.
-
-        A lost call counts, with whatever it cost; a call that was never sent does not.
-        """
+        """Add what a reserved call took to the spending; a lost call counts too, but not a call that was never sent."""
         usage = reply.usage if reply else Usage()
         tokens = usage.input_tokens + usage.output_tokens
         usd = reply.cost_usd if reply else None
