@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.model.near_duplicates import LIGHT, all_terms
+from skillopt_sleep.model.near_duplicates import LIGHT, all_terms, terms
 
 SHORT_WORD = 2
 """Maximum number of letters of a word that weighs little, such as "up": it may be a particle in some language."""
@@ -36,43 +37,52 @@ TWO_WORDS = 2
 _GRAMMAR = msgspec.json.decode(Path(__file__).with_name("grammar.json").read_bytes(), type=dict[str, Any])
 _P = {name: re.compile("".join(parts), re.IGNORECASE) for name, parts in _GRAMMAR.items() if isinstance(parts, list)}
 """The patterns of ``grammar.json``, which says what each is for."""
-FUNCTION_WORDS = frozenset(word for words in _GRAMMAR["function_words"].values() for word in words.split())
+_MARKS = re.compile("[\u0300-\u0304\u0308\u0327]")
+"""Matches marks on letters, which people leave out when they type in haste."""
+_NAMED = re.compile(r"`[^`\s]+`|[\"\u201c][^\"\s]+[\"\u201d]|\b(?:github|gitlab|html|https?)\b", re.IGNORECASE)
+"""Matches words that count in a demand, although they are function words or do not tell one task from another."""
+
+
+def _strip_marks(text: str) -> str:
+    """Return a text without accents and umlauts."""
+    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", text)))
+
+
+_WORDS = " ".join(_GRAMMAR["function_words"].values())
+FUNCTION_WORDS = frozenset(f"{_WORDS} {_strip_marks(_WORDS)}".split())
 """Words that only build a sentence, such as articles, pronouns and prepositions, of the big languages."""
 STAKES = {name: re.compile(words, re.IGNORECASE) for name, words in _GRAMMAR["stakes"].items()}
-UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+_UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+UNSPACED = re.compile(f"[{_UNSPACED}]")
+LETTER = rf"[^\W_{_UNSPACED}]"
+"""Pattern of a letter or digit of a script with blanks."""
 _BOUND = re.compile(_P["limits"].pattern + _P["bounds"].pattern, re.IGNORECASE)
 _CONDITION = re.compile(rf"(?:{_P['conditions'].pattern})[^,;:.]*", re.IGNORECASE)
 _RESTRICTION = re.compile(f"{_P['conditions'].pattern}|{_P['conditions_unspaced'].pattern}", re.IGNORECASE)
 _ACT = re.compile("|".join(word for words in _GRAMMAR["acts"].values() for word in words.split()))
-_PREFACE = re.compile(
-    r"(?:\W|\b(?:\w+ly|always|never|please|do|not|don['\u2019]t|must|should|may|can|could|you|also|then|only|just|first|instead|and|to|immer|nie|niemals|bitte"
-    r"|toujours|jamais|ne|n['\u2019]|siempre|nunca|no|sempre|não|non|mai|всегда|никогда|не|altijd|nooit|zawsze|nigdy|nie)\b)*",
-    re.IGNORECASE,
-)
-"""Pattern of words such as "please always" in front of the verb of a command to the agent."""
 _NO = re.compile(r"\bno\b", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
-_PLURAL = re.compile("[^s]s$|ing$")
-"""Matches endings, such as "-s" and "-ing", of words that cannot be the verb of a command."""
+_PLURAL = re.compile("[^s]s$|ing$|ion$")
+"""Matches endings, such as "-s" and "-ion", of words that cannot be the verb of a command."""
 
-_NAME = re.compile(r"pull requests?\b|merge request\b", re.IGNORECASE)
-"""Matches nouns that begin with a verb, such as "pull request"; not "merge requests", which may be a command."""
+_NAME = re.compile(r"(?i:pull requests?|merge request)\b|\w+-[A-ZÄÖÜ]|\w+ \d+\.\d")
+"""Matches nouns that begin like a command, such as "pull request"; not "merge requests", which may be one."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+|\s+[\u2013\u2014]\s+|\s--\s")
-_CLAUSE_WORDS = "and|then|und|dann|et|puis|y|e|и|so|because|but|weil|aber|mais|car|donc|pero|porque|но"
-_BEFORE_NOT = "do does did is are was were must should shall can could will would may if why or has have please"
 _CLAUSE_END = re.compile(
-    rf",(?!\s*(?:bevor|ehe|nachdem|прежде|перед тем)\b)|[;:()\uff0c\u3001\uff1a]|\b(?:{_CLAUSE_WORDS})\b"
+    rf",(?!\s*(?:bevor|ehe|nachdem|прежде|перед тем)\b)|[;:()\uff0c\u3001\uff1a]|\b(?:{_P['conjunctions'].pattern})\b"
     rf"|(?=\b(?:{_P['contrasts'].pattern})\b|\u800c\u4e0d)",
     re.IGNORECASE,
 )
 """Pattern of where a clause ends; also before "instead of npm", because the two halves make contrary demands."""
 TYPED_CLAUSE_END = re.compile(
-    rf"{_CLAUSE_END.pattern}|{''.join(f'(?<!{word})' for word in _BEFORE_NOT.split())}(?<=[\w/`\"')])\s+(?=not\s)",
+    rf"{_CLAUSE_END.pattern}|{_P['no_end_before_not'].pattern}(?<=[\w/`\"')])\s+(?=not\s)",
     re.IGNORECASE,
 )
 """Pattern of where a typed clause ends; also before a "not" without the comma ("colour not color")."""
 TERM = re.compile(r"[\w-]+")
+TELL = next(iter(all_terms("tell")))
+"""The term for "tell", "report" and other verbs that mean the same."""
 CODE = re.compile(r"`([^`\n]+)`")
 
 
@@ -107,6 +117,8 @@ class Polarity(Struct, frozen=True):
     """Whether the clause names a limit ("at most") or a number."""
     complains: bool = False
     """Whether the clause says what the agent did wrong."""
+    contrasts: bool = False
+    """Whether the clause names what another clause stands in place of ("instead of npm")."""
     dispenses: bool = False
     """Whether the clause says what need not be there ("without asking")."""
 
@@ -149,7 +161,8 @@ def read_polarity(clause: str) -> Polarity:
     clause = _P["interjections"].sub(" ", clause)
     if _P["portuguese"].search(clause):
         clause = _NO.sub(" ", clause)
-    main = _P["negated_attributes"].sub(" ", _CONDITION.sub(_drop_condition, clause))
+    main = _CONDITION.sub(lambda part: part[0][end:] if (end := _find_late_negation(part[0])) else " ", clause)
+    main = _P["negated_attributes"].sub(" ", main)
     negated = bool(_P["negations"].search(main))
     return Polarity(
         negations=negated + len(_P["privatives"].findall(clause)),
@@ -158,14 +171,9 @@ def read_polarity(clause: str) -> Polarity:
         concedes=bool(_P["concessions"].search(clause)),
         is_limited=bool(_BOUND.search(clause)),
         complains=bool(_P["complaints"].search(clause)),
+        contrasts=bool(_P["contrasts"].search(clause)),
         dispenses=bool(_P["privatives"].search(clause)),
     )
-
-
-def _drop_condition(condition: re.Match[str]) -> str:
-    """Return what to keep of a matched condition: "not push" of "if tests fail do not push"; " " when nothing."""
-    found = _find_late_negation(condition[0])
-    return condition[0][found:] if found else " "
 
 
 def _find_late_negation(condition: str) -> int:
@@ -192,6 +200,8 @@ class Demand(Struct, frozen=True):
     aside: frozenset[str] = frozenset()
     """The words in the clause's condition, such as "if the tests fail"; empty without a condition."""
     is_aside_negated: bool = False
+    borrowed: frozenset[str] = frozenset()
+    """The words in ``terms`` that come from another clause, which this one depends on."""
     around: frozenset[str] = frozenset()
     """The words that confine what the clause asks for: all but the everyday verb that it begins with, such as "run"."""
     directed: frozenset[tuple[str, str]] = frozenset()
@@ -251,7 +261,7 @@ def read_demand(clause: str, sentence: str = "") -> Demand:
     first, second = (side, main) if after and not before else (main, side)
     is_ordered = bool(before or after) and not aside
     return Demand(
-        terms=weigh_terms(clause),
+        terms=weigh_terms(clause) or dict.fromkeys(_WORD.findall(clause.casefold()), LIGHT),
         main=frozenset(weigh_terms(main)),
         earlier=frozenset(weigh_terms(first)) if is_ordered else frozenset(),
         later=frozenset(weigh_terms(second)) if is_ordered else frozenset(),
@@ -278,9 +288,9 @@ def _find_directed(clause: str) -> Iterator[tuple[str, str]]:
 
 
 def _find_confining(clause: str) -> Iterator[str]:
-    """Yield the words of a clause that are neither "only" nor the everyday verb it opens with, in their basic form."""
-    clause = _P["only"].sub(" ", clause)
-    start = _PREFACE.match(clause)
+    """Yield the words of a clause except "only", "all" and the everyday verb it opens with, in their basic form."""
+    clause = _P["general"].sub(" ", _P["only"].sub(" ", clause))
+    start = _P["prefaces"].match(clause)
     verb = _WORD.match(clause, start.end() if start else 0)
     rest = clause[verb.end() :] if verb and _ACT.match(verb[0].casefold()) else clause
     return (term for term, weight in weigh_terms(rest).items() if weight == 1 or len(term) <= SHORT_WORD)
@@ -300,7 +310,9 @@ def read_demands(sentence: str, *, is_typed: bool = False) -> list[tuple[str, De
         own = read_demand(clause, sentence)
         is_opening = len(clauses) > 1 and own.is_circumstance
         if is_opening and own.is_bound and not _find_late_negation(clause):
-            own = replace(own, aside=frozenset(own.terms), is_aside_negated=bool(_P["negations"].search(clause)))
+            own = replace(
+                own, main=frozenset(), aside=frozenset(own.terms), is_aside_negated=bool(_P["negations"].search(clause))
+            )
         demand = own
         if opening and opening.is_bound:
             negated = own.is_aside_negated or opening.is_aside_negated
@@ -308,7 +320,9 @@ def read_demands(sentence: str, *, is_typed: bool = False) -> list[tuple[str, De
         refers = bool(_P["references"].search(clause) or _P["privatives"].match(clause.strip()))
         for other in (opening, before if refers else None):
             if other and is_typed:
-                demand = replace(demand, terms={**other.terms, **demand.terms}, around=demand.around | other.around)
+                borrowed = demand.borrowed | (other.terms.keys() - own.terms.keys())
+                demand = replace(demand, terms={**other.terms, **demand.terms}, borrowed=borrowed)
+                demand = replace(demand, around=demand.around | other.around)
         if before and refers and is_typed:
             demand = replace(demand, main=demand.main | before.main)
         before = own
@@ -320,7 +334,8 @@ def read_demands(sentence: str, *, is_typed: bool = False) -> list[tuple[str, De
 
 def read_sequence(sentence: str) -> Demand | None:
     """Return the order in which a sentence wants two things done ("first ..., then ..."); None if it names none."""
-    found = None if _RESTRICTION.search(sentence) else _P["sequences"].search(sentence)
+    sentence = _CONDITION.sub(" ", sentence)
+    found = None if _P["conditions_unspaced"].search(sentence) else _P["sequences"].search(sentence)
     first, second = (sentence[: found.start()], sentence[found.end() :]) if found else ("", "")
     if not (weigh_terms(first) and weigh_terms(second)):
         return None
@@ -348,7 +363,7 @@ def _find_act(main: str) -> str:
     """Return the verb of a clause that is a command, in its basic form; "" for others and for verbs like "write"."""
     if UNSPACED.search(main):
         return ""
-    start = _PREFACE.match(main)
+    start = _P["prefaces"].match(main)
     found = _WORD.match(main, start.end() if start else 0)
     if found is None or _ACT.match(found[0].casefold()) or _PLURAL.search(found[0]) or _NAME.match(main, found.start()):
         return ""
@@ -365,7 +380,10 @@ _EFFECTS = frozenset(term for word in ("remove", "push", "pull", "move") for ter
 
 def weigh_terms(text: str) -> Mapping[str, float]:
     """Return each word of a text, in a basic form, with its weight: 1, or less for a common or short word."""
+    text = _P["telling"].sub(" tell ", text)
+    light = {term for found in _P["omissions"].finditer(text) for term in all_terms(found[0].split()[0])}
+    named = {term: LIGHT for found in _NAMED.finditer(text) for term in terms(found[0])}
     return {
-        term: min(weight, LIGHT) if len(term) <= SHORT_WORD and not UNSPACED.match(term) else weight
-        for term, weight in all_terms(text, FUNCTION_WORDS).items()
+        _strip_marks(term): LIGHT if term in light or (len(term) <= SHORT_WORD and not UNSPACED.match(term)) else weight
+        for term, weight in (named | dict(all_terms(text, FUNCTION_WORDS))).items()
     }

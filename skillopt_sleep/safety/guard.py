@@ -17,7 +17,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.model.near_duplicates import all_terms
 from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.safety.demands import CODE, TERM, UNSPACED
 
 LONGEST = 800
 """Maximum characters of a rule. A good rule has two sentences; a longer one hides something or solves one task."""
@@ -32,15 +34,20 @@ class Danger(Struct, frozen=True):
 
 
 class _File(Struct, frozen=True):
+    patterns: Mapping[str, str]
     fragments: Mapping[str, str]
     dangers: tuple[Mapping[str, str | tuple[str, ...]], ...]
 
 
+_FILE = msgspec.json.decode(Path(__file__).with_name("dangers.json").read_bytes(), type=_File)
+_P = {name: re.compile(pattern) for name, pattern in _FILE.patterns.items()}
+"""The patterns of ``dangers.json``, which says what each matches."""
+
+
 def _read_dangers() -> Iterator[Danger]:
-    file = msgspec.json.decode(Path(__file__).with_name("dangers.json").read_bytes(), type=_File)
-    for danger in file.dangers:
+    for danger in _FILE.dangers:
         signs = "|".join(danger["signs"])
-        for name, fragment in file.fragments.items():
+        for name, fragment in _FILE.fragments.items():
             signs = signs.replace(f"<{name}>", fragment)
         yield Danger(str(danger["name"]), str(danger["why"]), re.compile(signs, re.IGNORECASE))
 
@@ -49,15 +56,6 @@ DANGERS = tuple(_read_dangers())
 """Every danger of ``dangers.json``, in the order in which rules are searched for them."""
 
 _SENTENCE_END = re.compile(r"(?<!\.)[.!?;] ")
-_FORBIDDEN_BEFORE = re.compile(
-    r"\b(?:never|do not|don't|avoid|no|must not|instead of|rather than)\b(?P<between>[^,;:]*)$", re.IGNORECASE
-)
-_FORBIDDEN_AFTER = re.compile(
-    r"[^,;:]{0,40}?\b(?:is|are|was|were) (?:an? )?(?:\w+ )?(?:forbidden|banned|prohibited|not allowed|off limits|offen[cs]e)\b",
-    re.IGNORECASE,
-)
-_YET = re.compile(r"\b(?:but|unless|until|except|without|instead|forget|hesitate|fail to|then)\b", re.IGNORECASE)
-"""Matches words such as "forget", with which a "never" does not forbid a danger: "never forget to push --force"."""
 
 SHOWN = 60
 """Maximum number of characters that a message quotes of a suspicious text."""
@@ -82,34 +80,6 @@ ALIKE_LENGTH = 3
 """A word of at least this many letters, all of another script but looking Latin, is suspicious in a Latin text."""
 
 _CODE = re.compile(r"(`+)(?P<shown>.+?)\1", re.DOTALL)
-_MARKER = re.compile(
-    r"^\s*(?:---|\+\+\+|\*\*\*|___)\s*$|^\s*(?:name|description|allowed-tools|model|tools)\s*:\s.*\n.*^\s*---",
-    re.MULTILINE,
-)
-"""Pattern of a line that opens or closes a file's frontmatter, the header with its name and description."""
-_OWN = re.compile(r"skillopt-sleep\s*:|<!--\s*/?\s*skillopt", re.IGNORECASE)
-_HTML = re.compile(
-    r"<!--(?!\s*-->)|<!\[CDATA|<\s*/?\s*(?:script|style|iframe|object|embed|meta|link|img|svg|summary|base|form|input|noscript|marquee)\b"
-    r"|<details\b(?=.{0,600}</details)|<[a-z][^<>]{0,200}\b(?:hidden|style|aria-hidden|on\w{3,20})\s*(?:=|>)|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0"
-    r"|&(?:\#\d{1,7}|\#x[0-9a-f]{1,6}|zwnj|zwj|nbsp|shy|lrm|rlm|lt|gt|ensp|emsp|thinsp);",
-    re.IGNORECASE,
-)
-_MARKDOWN = re.compile(
-    r"^\s{0,3}\[[^\]\n]{1,80}\]:\s*\S"  # a definition is not shown
-    r"|!\[[^\]\n]{0,200}\]\s{0,2}[(\[]"  # an image is fetched
-    r"|\[\s{0,20}\]\(\s{0,3}\S"  # a link without a text
-    r"|\]\(\s{0,3}[^)\s]{1,400}\s+[\"'(]"  # a link's title is not shown
-    r"|\[\^[^\]\n]{1,40}\]:"
-    r"|\$\\(?:phantom|hphantom|color)|\\color\{white",
-    re.MULTILINE,
-)
-_OTHER_ADDRESS = re.compile(
-    r"\[(?:https?://)?(?P<shown>[\w-]+(?:\.[\w-]+)+)[^\]]{0,200}\]\(\s{0,3}(?:https?:)?//(?P<real>[^/)\s]+)"
-)
-_ENCODED = re.compile(
-    r"(?i:(?:\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|[0-7]{3})){3}|(?:%[0-9a-f]{2}){4}|(?:\b0x[0-9a-f]{2}\b[ ,]{0,2}){5})"
-    r"|(?:\b[01]{8}\b ?){4}|(?:\b[0-9a-f]{2}\b ?){8}"
-)
 _HEX = re.compile("[0-9a-f]*|[0-9A-F]*")
 _RUN = re.compile(r"[A-Za-z0-9+]{24,}")
 CHANGES = 0.48
@@ -126,6 +96,33 @@ _PLAIN = str.maketrans(
         "*": "",
     }
 )
+
+COMMAND_VERBS = frozenset({"commit", "exec", "init", "install", "push", "status", "test"})
+"""Words in commands, such as "install", that need not have been typed, because they name no particular thing."""
+
+_ADDRESS = (
+    r"\w{2,9}://[^\s`\"'<>)\]]+|\bwww\.[^\s`\"'<>)\]]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b\d{1,3}(?:\.\d{1,3}){3}\b"
+    r"|\b(?:[a-z0-9-]+\.)+[a-z]{2,24}/[^\s`\"'<>)\]]*"
+    r"|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|sh|ai|co|app|xyz|info|me|cc|site|top|cloud|tools)\b"
+)
+_PATH = (
+    r"(?<!\w)(?:~|\.{1,2})?/[\w.~*/-]*\w|\b[\w.-]+/[\w./*-]*|(?<![\w.])\.[a-z]\w+(?:\.\w+)*\b|\b\w[\w-]*\.[a-z]{1,5}\b"
+)
+_FLAG = r"(?<![\w-])--?[A-Za-z][\w-]*"
+_NAME = r"\b\w+(?:_\w+)+\b|\b[a-z]+[A-Z]\w*\b|\b(?:[A-Z][a-z0-9]+){2,}\b|\B[$@]\w[\w/-]*"
+_PARTICULAR = re.compile("|".join(f"(?:{kind})" for kind in (_ADDRESS, _PATH, _FLAG, _NAME)))
+_AROUND = re.compile(rf"^{UNSPACED.pattern}+|{UNSPACED.pattern}+$")
+"""Matches letters beside a name in a script without blanks."""
+_ACTED_ON = re.compile(rf"{_ADDRESS}|{_FLAG}|(?:^|(?<!\w))(?:~|\.{{0,2}})/|(?<!\w)\.\w")
+"""Pattern of what an agent could act on, such as an address, a flag or a path; a name alone only shows a spelling."""
+FILE_NAME = re.compile(r"\w[\w-]*\.[a-z]{1,5}")
+"""Pattern of a file name such as ``CHANGELOG.md``, which counts as typed when the user wrote "the changelog"."""
+_EXAMPLE = re.compile(
+    r"[,(]?\s*\b(?:like|such as|as in|e\.g\.,?|for example,?|for instance,?)[ :]+"
+    r"(?:(?:`(?=[^`\n]+`)|\"(?=[^\"\n]+\"))([^`\"\n]+)[`\"]|(\S+))",
+    re.IGNORECASE,
+)
+"""Pattern of an example ("such as ..."); it need not have been typed, unless an agent could act on it."""
 
 
 def guard(edit_text: str) -> str | None:
@@ -152,9 +149,9 @@ def find_danger(text: str) -> str | None:
 def _is_forbidden(text: str, found: re.Match[str]) -> bool:
     """Return whether the sentence around a danger forbids it, as house rules do ("never commit with --no-verify")."""
     start = max((end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())), default=0)
-    before = _FORBIDDEN_BEFORE.search(text[start : found.start()])
-    return (before is not None and not _YET.search(before["between"])) or bool(
-        _FORBIDDEN_AFTER.match(text[found.end() :])
+    before = _P["forbidden_before"].search(text[start : found.start()])
+    return (before is not None and not _P["yet"].search(before["between"])) or bool(
+        _P["forbidden_after"].match(text[found.end() :])
     )
 
 
@@ -168,17 +165,18 @@ def _find_reasons(text: str) -> Iterator[str]:
         yield f"invisible characters: {', '.join(hidden)}"
     if alike := next(_find_lookalikes(text), None):
         yield f"look-alike letters: {alike} is not spelled as it looks"
-    if _MARKER.search(text) or _OWN.search(text):
+    if _P["marker"].search(text) or _P["own"].search(text):
         yield "markers: it could end the block that rules are kept in, or change what the file says about itself"
     shown = _CODE.sub(lambda code: " " * len(code[0]) if "\n" not in code[0] else code[0], text)
-    found = _HTML.search(shown) or _MARKDOWN.search(shown)
+    found = _P["html"].search(shown) or _P["markdown"].search(shown)
     if found:
         yield f"hidden text: “{_quote(found)}” is markup that is not shown as it is written"
     if other := next(
-        (link for link in _OTHER_ADDRESS.finditer(shown) if link["shown"].lower() not in link["real"].lower()), None
+        (link for link in _P["other_address"].finditer(shown) if link["shown"].lower() not in link["real"].lower()),
+        None,
     ):
         yield f"hidden text: the link “{other['shown']}” leads to {other['real']}"
-    found = _ENCODED.search(text) or next(filter(_is_random, _RUN.finditer(text)), None)
+    found = _P["encoded"].search(text) or next(filter(_is_random, _RUN.finditer(text)), None)
     if found:
         yield f"encoded text: “{_quote(found)}” is not readable"
     if _PUSHED.search(text):
@@ -223,3 +221,17 @@ def _find_lookalikes(text: str) -> Iterator[str]:
         foreign = any(script in _FOREIGN for script in scripts) or alike
         if ("LATIN" in scripts and foreign) or (latin and len(alike) == len(word) >= ALIKE_LENGTH):
             yield f"“{word}” ({', '.join(f'U+{ord(char):04X}' for char in dict.fromkeys(alike or word))})"
+
+
+def find_particulars(sentence: str) -> Iterator[str]:
+    """Yield what in a sentence names one thing exactly: words in `code`, paths, addresses, flags, identifiers."""
+    for code in CODE.findall(sentence):
+        named = (word for word in code.split() if TERM.search(word) and word not in COMMAND_VERBS)
+        yield from (word for word in named if not (word.isalpha() and max(all_terms(word).values(), default=0) < 1))
+    for found in _PARTICULAR.finditer(CODE.sub(" ", sentence)):
+        yield _AROUND.sub("", found[0]).rstrip("/.,;:")
+
+
+def drop_harmless_examples(sentence: str) -> str:
+    """Return a sentence without the examples in it ("such as ...") that an agent cannot act on."""
+    return _EXAMPLE.sub(lambda example: example[0] if _ACTED_ON.search(example[1] or example[2]) else " ", sentence)

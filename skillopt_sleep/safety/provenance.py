@@ -9,23 +9,22 @@ There is no list of bad words: what nobody typed is not allowed in a rule, whate
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
 import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.model.lexicon import is_standing_wish, strip_pasted
-from skillopt_sleep.model.near_duplicates import all_terms
-from skillopt_sleep.model.task import ChecksReference, ExactReference, RubricReference, TaskRecord
+from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.model.text import excerpt, fold
 from skillopt_sleep.safety.demands import (
-    CODE,
+    LETTER,
     SHORT_WORD,
     SHORTEST_STEM,
     SHORTEST_WORD,
     STAKES,
-    TERM,
+    TELL,
     UNSPACED,
     Demand,
     are_forms,
@@ -34,7 +33,7 @@ from skillopt_sleep.safety.demands import (
     split_sentences,
     weigh_terms,
 )
-from skillopt_sleep.safety.guard import LONGEST, find_danger
+from skillopt_sleep.safety.guard import FILE_NAME, LONGEST, drop_harmless_examples, find_danger, find_particulars
 from skillopt_sleep.safety.redaction.prose import list_secret_words
 
 LEAST_SHARE = 0.32
@@ -53,31 +52,6 @@ COVERED_SHARE = 0.75
 """A sentence with this share of the words of a typed "never ..." is about the same act, whatever words it adds."""
 LEAST_COVERED = 1.4
 """Minimum weight, 1 for each content word, of what a sentence shares with a typed "never ..." about the same act."""
-
-COMMAND_VERBS = frozenset({"commit", "exec", "init", "install", "push", "status", "test"})
-"""Words in commands, such as "install", that need not have been typed, because they name no particular thing."""
-
-_ADDRESS = (
-    r"\w{2,9}://[^\s`\"'<>)\]]+|\bwww\.[^\s`\"'<>)\]]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b\d{1,3}(?:\.\d{1,3}){3}\b"
-    r"|\b(?:[a-z0-9-]+\.)+[a-z]{2,24}/[^\s`\"'<>)\]]*"
-    r"|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|sh|ai|co|app|xyz|info|me|cc|site|top|cloud|tools)\b"
-)
-_PATH = (
-    r"(?<!\w)(?:~|\.{1,2})?/[\w.~*/-]*\w|\b[\w.-]+/[\w./*-]*|(?<![\w.])\.[a-z]\w+(?:\.\w+)*\b|\b\w[\w-]*\.[a-z]{1,5}\b"
-)
-_FLAG = r"(?<![\w-])--?[A-Za-z][\w-]*"
-_NAME = r"\b\w+(?:_\w+)+\b|\b[a-z]+[A-Z]\w*\b|\b(?:[A-Z][a-z0-9]+){2,}\b|\B[$@]\w[\w/-]*"
-_PARTICULAR = re.compile("|".join(f"(?:{kind})" for kind in (_ADDRESS, _PATH, _FLAG, _NAME)))
-_ACTED_ON = re.compile(rf"{_ADDRESS}|{_FLAG}|(?:^|(?<!\w))(?:~|\.{{0,2}})/|(?<!\w)\.\w")
-"""Pattern of what an agent could act on, such as an address, a flag or a path; a name alone only shows a spelling."""
-_FILE_NAME = re.compile(r"\w[\w-]*\.[a-z]{1,5}")
-"""Pattern of a file name such as ``CHANGELOG.md``, which counts as typed when the user wrote "the changelog"."""
-_EXAMPLE = re.compile(
-    r"[,(]?\s*\b(?:like|such as|as in|e\.g\.,?|for example,?|for instance,?)[ :]+"
-    r"(?:`(?P<code>[^`\n]+)`|\"(?P<quoted>[^\"\n]+)\"|(?P<bare>\S+))",
-    re.IGNORECASE,
-)
-"""Pattern of an example ("such as ..."); it need not have been typed, unless an agent could act on it."""
 
 
 class Grounds(Struct, frozen=True, kw_only=True):
@@ -168,20 +142,20 @@ class _Typed:
         self._demands = [demand for sentence in sentences for _, demand in read_demands(sentence, is_typed=True)]
         self._orders = [*filter(None, map(read_sequence, sentences)), *self._demands]
         self._stems: dict[str, set[str]] = {}
-        for term in frozenset(term for terms in self._sentences for term in terms):
+        for term in frozenset(term for demand in self._orders for term in demand.terms):
             self._stems.setdefault(term[:SHORTEST_WORD], set()).add(term)
 
     def find_objections(self, sentence: str) -> Iterator[str]:
         """Yield each reason why the typed words do not support a sentence; none when they do."""
         if _without_mark(sentence) in self._verbatim:
             return
-        claimed = _EXAMPLE.sub(_without_harmless_example, sentence)
+        claimed = drop_harmless_examples(sentence)
         yield from self._find_untyped_names(claimed)
         least = LEAST_SHARE_UNSPACED if len(UNSPACED.findall(claimed)) * 2 > len(claimed) else LEAST_SHARE
         terms = weigh_terms(claimed)
         if max(self._measure_shares(terms, self._sentences), default=0.0) < least:
             yield f"provenance: nothing you typed speaks of “{excerpt(sentence, 80)}”"
-        unknown = sum(mass == 1 and not self.find_forms(term) for term, mass in terms.items())
+        unknown = self._count_strange(terms)
         if unknown > MOST_STRANGE_TERMS and not UNSPACED.search(claimed):
             yield f"provenance: most of “{excerpt(sentence, 80)}” is nothing you typed"
         demands = read_demands(claimed)
@@ -189,12 +163,18 @@ class _Typed:
             yield "provenance: you typed it in another order"
         said = frozenset(form for term in terms for form in self.find_forms(term))
         for clause, demand in demands:
+            if _secret_words().search(clause) and not demand.polarity.forbids and self._count_strange(demand.terms) > 1:
+                yield f"provenance: you never spoke of this and a password or key: “{excerpt(clause.strip(), 80)}”"
             if why := next(self._object_to(demand, said, unknown, is_part=len(demands) > 1), None):
                 yield f"provenance: {why}: “{excerpt(clause.strip(), 80)}”"
 
+    def _count_strange(self, terms: Mapping[str, float]) -> int:
+        """Return how many of these words, among those with content, nobody typed in any form."""
+        return sum(mass == 1 and not self.find_forms(term) for term, mass in terms.items())
+
     def _find_untyped_names(self, claimed: str) -> Iterator[str]:
         """Yield a reason for each kind of thing (a path, a password, ...) that a sentence names and nobody typed."""
-        strange = [name for name in _find_particulars(claimed) if not self._was_typed(name)]
+        strange = [name for name in find_particulars(claimed) if not self._was_typed(name)]
         if strange:
             yield f"provenance: you never typed {excerpt(', '.join(dict.fromkeys(strange)), 80)}"
         if (secret := _secret_words().search(claimed)) and not _secret_words().search(self._text):
@@ -212,7 +192,7 @@ class _Typed:
         near = [(share, typed) for share, typed in zip(shares, self._demands, strict=True) if share > 0]
         polarity, weight = demand.polarity, sum(demand.terms.values())
         if not near:
-            is_odd = polarity.reverses or polarity.dispenses or (polarity.is_marked and not demand.terms)
+            is_odd = polarity.reverses or polarity.dispenses or (polarity.is_marked and not demand.main)
             if is_odd or weight >= LONGEST_STRANGE_CLAUSE:
                 yield "nothing you typed speaks of this"
             return
@@ -229,7 +209,8 @@ class _Typed:
             yield "it is the contrary of what you typed"
         if all(demand.widens(typed, said, strange) for typed in nearest):
             yield "you asked for it of less than this"
-        if all(self._is_reordered(demand, typed) or self._is_swapped(demand, typed) for typed in nearest):
+        is_moved = not demand.is_circumstance and all(self._is_reordered(demand, typed) for typed in nearest)
+        if is_moved or all(self._is_swapped(demand, typed) for typed in nearest):
             yield "you typed it in another order"
         if (polarity.reverses or demand.act) and not demand.is_once and all(typed.is_once for typed in nearest):
             yield "you asked for it once"
@@ -237,18 +218,27 @@ class _Typed:
     def _is_contrary(self, demand: Demand, near: Sequence[tuple[float, Demand]]) -> bool:
         """Return whether a clause demands what the user forbade, or forbids what the user only demanded."""
         forms = {term: self.find_forms(term) for term in demand.main or demand.terms}
+        polarity = demand.polarity
 
-        def find_common(typed: Demand) -> frozenset[str]:
-            return frozenset(term for term, known in forms.items() if known & typed.terms.keys())
+        def find_common(words: Collection[str]) -> frozenset[str]:
+            return frozenset(term for term, known in forms.items() if not known.isdisjoint(words))
 
-        allowing = [find_common(typed) for _, typed in near if typed.polarity.allows(demand.polarity)]
-        if demand.polarity.reverses and not allowing:
+        allowing = [
+            find_common((typed.main if polarity.dispenses else typed.terms.keys()) - typed.borrowed)
+            for _, typed in near
+            if typed.polarity.allows(polarity)
+        ]
+        asks_silence = TELL in forms and polarity.forbids and not any(TELL in common for common in allowing)
+        needs_word = polarity.dispenses or (polarity.forbids and not polarity.contrasts)
+        if asks_silence or (polarity.reverses and not allowing) or (needs_word and not any(allowing)):
             return True
         for share, typed in near:
-            common = find_common(typed)
+            if typed.polarity.allows(polarity) or (typed.is_circumstance and not typed.polarity.forbids):
+                continue
+            common = find_common(typed.terms)
             covered = sum(mass for term, mass in typed.terms.items() if any(term in forms[known] for known in common))
             is_whole = covered >= max(LEAST_COVERED, COVERED_SHARE * sum(typed.terms.values()))
-            is_denied = typed.polarity.forbids or not allowing
+            is_denied = typed.polarity.forbids or polarity.reverses or not any(allowing)
             if is_denied and (share >= REVERSED_SHARE or is_whole) and not any(common <= other for other in allowing):
                 return True
         return False
@@ -275,7 +265,8 @@ class _Typed:
         if not any(typed.polarity.allows(demand.polarity) for typed in asked):
             return "it is the contrary of what you typed"
         is_bound = demand.is_bound or bool(demand.later and demand.later == demand.main)  # "after", as good as "when"
-        if not any(is_bound or not typed.is_bound or not forms & typed.main for typed in asked):
+        said = frozenset(form for term in demand.terms if not demand.later for form in self.find_forms(term))
+        if not any(is_bound or not typed.is_bound or not forms & typed.main or typed.aside <= said for typed in asked):
             return "you typed it on a condition"
         return None
 
@@ -290,7 +281,7 @@ class _Typed:
             straight = share(demand.earlier, typed.earlier) + share(demand.later, typed.later)
             return sum(crossed) >= max(straight, 1) if all(crossed) else any(crossed) and not straight
         aside = frozenset(typed.terms) - typed.main
-        is_aside = bool(aside and typed.main and share(demand.main, aside))
+        is_aside = bool(aside and typed.main and share(demand.main, aside)) and not typed.polarity.complains
         return is_aside and not share(frozenset(demand.terms), typed.main)
 
     def _is_swapped(self, demand: Demand, typed: Demand) -> bool:
@@ -326,18 +317,14 @@ class _Typed:
 
     def _was_typed(self, particular: str) -> bool:
         folded = fold(particular).strip(".,;:")
-        stem = folded.rpartition(".")[0] if _FILE_NAME.fullmatch(particular) else ""
-        return (len(stem) > SHORT_WORD and self._has(stem)) or self._has(folded)
+        stem = folded.rpartition(".")[0] if FILE_NAME.fullmatch(particular) else ""
+        return (len(stem) > SHORT_WORD and self._has(stem)) or self._has(folded) or self._has(folded.replace("_", " "))
 
     def _has(self, folded: str) -> bool:
         """Return whether these characters were typed, and not merely as a part of a longer word."""
-        found = self._text.find(folded)
-        while found >= 0:
-            before, after = self._text[found - 1 : found], self._text[found + len(folded) :][:1]
-            if not (before.isalnum() and folded[0].isalnum()) and not (after.isalnum() and folded[-1].isalnum()):
-                return True
-            found = self._text.find(folded, found + 1)
-        return not folded
+        before = f"(?<!{LETTER})" if folded[:1].isalnum() else ""
+        after = f"(?!{LETTER})" if folded[-1:].isalnum() else ""
+        return bool(re.search(f"{before}{re.escape(folded)}{after}", self._text))
 
 
 @cache
@@ -353,43 +340,20 @@ def _without_mark(sentence: str) -> str:
     return fold(sentence).lstrip("-*+•> ").rstrip(".;!\u3002\uff01 ")
 
 
-def _find_particulars(sentence: str) -> Iterator[str]:
-    """Yield what in a sentence names one thing exactly: words in `code`, paths, addresses, flags, identifiers."""
-    for code in CODE.findall(sentence):
-        named = (word for word in code.split() if TERM.search(word) and word not in COMMAND_VERBS)
-        yield from (word for word in named if not (word.isalpha() and max(all_terms(word).values(), default=0) < 1))
-    for found in _PARTICULAR.finditer(CODE.sub(" ", sentence)):
-        yield found[0].rstrip("/.,;:")
-
-
-def _without_harmless_example(example: re.Match[str]) -> str:
-    shown = example["code"] or example["quoted"] or example["bare"]
-    return example[0] if _ACTED_ON.search(shown) else " "
-
-
 def _typed_words(task: TaskRecord) -> tuple[str, ...]:
     """Return the words that a person typed for a task: quotes from sessions, or all texts of a reviewed task."""
     quoted = (*task.feedback, *(origin.words for origin in task.origins))
     if quoted and not task.reviewed:
         return quoted
-    match task.reference:
-        case RubricReference(rubric=rubric):
-            demanded: tuple[str, ...] = (rubric,)
-        case ExactReference(answer=answer):
-            demanded = (answer,)
-        case ChecksReference(checks=checks):
-            demanded = tuple(f"{check.value} {check.section}" for check in checks)
-        case other:
-            demanded = tuple(_find_texts(msgspec.to_builtins(other)))
-    return (*quoted, task.intent, task.system, *demanded)
+    return (*quoted, task.intent, task.system, *_find_texts(msgspec.to_builtins(task.reference)))
 
 
 def _find_texts(value: object) -> Iterator[str]:
-    """Yield every text in a task's reference of any kind."""
+    """Yield every text and number in a task's reference of any kind."""
     if isinstance(value, dict):
         value = [inner for key, inner in value.items() if key != "kind"]
     if isinstance(value, list | tuple):
         for item in value:
             yield from _find_texts(item)
-    elif isinstance(value, str):
-        yield value
+    elif isinstance(value, str | float | int):
+        yield str(value)
