@@ -4,7 +4,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$VENV/bin/python" -P -m skillopt_sleep demo --folder "$work/demo" >/dev/null 2>&1
+PATH="$VENV/bin:$PATH" "$VENV/bin/python" -P -m skillopt_sleep demo --folder "$work/demo" >/dev/null 2>&1
 page=$(find "$work/demo/project/.skillopt-sleep/nights" -name report.html)
 sed -i 's|<p class="quiet">In a terminal, in [^<]*</p>||; s| --project [^"<]*||g' "$page"
 chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking \

@@ -13,7 +13,7 @@ function compose() {
   const lines = calls.filter(Boolean);
   const line = lines.join(" && ");
   const many = chosen.length === 1 ? "the rule" : "the " + chosen.length + " rules";
-  const two = lines.length > 1 ? " (a command for each kind of rule; `revert` undoes all)" : "";
+  const two = lines.length > 1 ? " (a command for each kind of rule; revert undoes all)" : "";
   document.getElementById("ticked").textContent = "To adopt " + many + " you ticked" + two + ":";
   command.textContent = line;
   document.querySelector(".bar").hidden = !line;
