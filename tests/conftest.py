@@ -9,8 +9,6 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.workers import Workers
-
 # A busy machine is slow now and then, which says nothing about the code.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("slow", deadline=None, max_examples=200)
@@ -24,7 +22,6 @@ AGENTS = Path(__file__).parent / "agents"
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run what takes minutes")
-    parser.addoption("--workers", type=int, default=1, metavar="N", help="run the tests in N processes")
     parser.addoption("--agents", action="store_true", help="run the contract with the real agent CLIs, and only that")
 
 
@@ -37,16 +34,6 @@ def pytest_configure(config):
 def pytest_ignore_collect(collection_path, config):
     """The real CLIs are installed by `scripts/test-agents`, which then asks for their tests."""
     return True if collection_path == AGENTS and not config.getoption("--agents") else None
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session):
-    """Run the tests in several processes where that is asked for."""
-    count = min(session.config.getoption("--workers"), len(session.items))
-    if count < 2 or session.testsfailed or session.config.option.collectonly:
-        return None
-    Workers(session, count).run()
-    return True
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -415,7 +415,7 @@ def main(argv: Sequence[str]) -> int:
     )
     runner = Runner(mutants, tests, given.workers)
     paths = sorted({path for name in wanted for path in tests[name]})
-    options = ["-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
     with contextlib.redirect_stdout(sys.stderr):
         pytest.main([*options, *paths], plugins=[runner])
     if runner.broken:
