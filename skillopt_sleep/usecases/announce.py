@@ -374,10 +374,9 @@ def _find_program(python_path: str) -> str:
 
 def _find_proposals(workspace: Workspace) -> dict[str, str]:
     """Return the latest night with a waiting proposal, for each project."""
-    rows = workspace.database.rows(
-        "SELECT project, night FROM proposals WHERE status = ? ORDER BY night", (ProposalStatus.STAGED,)
-    )
-    staged = {str(row["project"]): str(row["night"]) for row in rows}
+    rows = workspace.database.rows("SELECT project, night, status FROM proposals ORDER BY night")
+    latest = {str(row["project"]): row for row in rows}
+    staged = {project: str(row["night"]) for project, row in latest.items() if row["status"] == ProposalStatus.STAGED}
     if not workspace.staging.waiting():
         staged.pop(str(workspace.project), None)
     return {project: night for project, night in staged.items() if _is_one_line(project)}
