@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -53,10 +54,8 @@ def read_status(workspace: Workspace) -> Status:
     workspace = workspace.open_for_looking()
     project = str(workspace.project)
     nights = workspace.journal.reports(project)
-    live: dict[str, set[str]] = {}
-    for adoption in read_adoptions(workspace.database):
-        if adoption.project == project:
-            live.setdefault(adoption.night, set()).update(edit.id for edit in adoption.edits)
+    adoptions = (adoption for adoption in read_adoptions(workspace.database) if adoption.project == project)
+    live = {(adoption.night, edit.id) for adoption in adoptions for edit in adoption.edits}
     proposals = tuple(proposal.manifest.night for proposal in workspace.staging.waiting())
     waits = next((report for report in nights if report.night in proposals[:1]), None)
     said = describe_night(waits) if waits else None
@@ -68,7 +67,7 @@ def read_status(workspace: Workspace) -> Status:
         said=said.said if said else "",
         limits=said.limits if said else (),
         adopted=workspace.staging.live_nights(),
-        adopted_rules={night: len(rules) for night, rules in live.items()},
+        adopted_rules=Counter(night for night, _ in live),
         reverted=tuple(night for night, how in _list_statuses(workspace).items() if how == ProposalStatus.REVERTED),
         waiting=count_waiting(workspace),
         fresh=len(workspace.archive.fresh(workspace.scope)),

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.safety.redaction.redactor import Redactor
+from skillopt_sleep.safety.redaction.redactor import Redactor, _find, _locate, _read
 from tests.benchmarks.corpus import Material
 from tests.benchmarks.secret_lists import CONTEXTS, Example, read_examples
 from tests.benchmarks.secret_samples import KINDS, innocents, samples
@@ -211,14 +211,16 @@ def _timed(redactor: Redactor, text: str) -> float:
 
 def _hits(folder: Path) -> Iterator[Hit]:
     """What is taken for a secret in every file below a folder, each secret once, by the line it stands in."""
-    redactor = Redactor()
     times: Counter[str] = Counter()
     first: dict[str, tuple[str, str]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-            for before, secret in redactor.find_secrets(line, AROUND):
+            readings = _read(line)
+            for found in _find(readings[-1].text):
+                start, stop = _locate(readings, (found.start, found.stop))
+                secret = line[start:stop]
                 times[secret] += 1
-                first.setdefault(secret, (path.name, before))
+                first.setdefault(secret, (path.name, line[max(0, start - AROUND) : start]))
     for secret, count in times.most_common():
         name, before = first[secret]
         yield Hit(

@@ -83,7 +83,7 @@ def test_report_of_a_later_night_names_the_change_that_waits(cli, mira, night):
     assert cli(*mira.arguments("run", "--json")).json["spend"]["calls"] <= 3
     said = cli("show", *mira.places).out
     assert "A change of an earlier night still waits for you." in said
-    assert f"skillopt-sleep adopt {night['night']}" in said
+    assert f" adopt {night['night']}" in said
 
 
 def test_json_names_each_changed_file(cli, mira, night):

@@ -125,12 +125,6 @@ class Redactor:
         """Return whether the text contains a secret."""
         return any(value in text for value in self._literals) or next(_find(_read(text)[-1].text), None) is not None
 
-    def find_secrets(self, text: str, around: int = 0) -> list[tuple[str, str]]:
-        """Return (the ``around`` characters before it, secret) for each secret of a text; for measurements."""
-        readings = _read(text)
-        places = [_locate(readings, (secret.start, secret.stop)) for secret in _find(readings[-1].text)]
-        return [(text[max(0, start - around) : start], text[start:stop]) for start, stop in places]
-
     def redact_all(self, texts: Sequence[str]) -> dict[str, str]:
         """Return, for each text that contains a secret, the text without it.
 
