@@ -35,7 +35,7 @@ class Scoring(enum.StrEnum):
     CHOICE = "multiple_choice"
     """Right if the response names the right one of ``choices``, by its letter or its text."""
     NUMERIC = "numeric"
-    """Right if the response's number differs from an answer by at most ``tolerance`` times that answer (or times 1)."""
+    """Right if the response's number is near an answer: off by at most ``tolerance`` x the answer (x 1 if below 1)."""
 
 
 class Expected(Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ def compute_word_f1(given: str, wanted: str) -> float:
 
 
 def _score(response: str, expected: Expected) -> tuple[bool, float]:
-    """Return whether the response is right, and its soft score: the word F1, or 0 for pattern, choice and number."""
+    """Return whether the response is right, and its soft score: the word F1, but 0 for regex, choice and numeric."""
     given, answers = find_final_answer(response), expected.answers
     match expected.scoring:
         case Scoring.REGEX:
@@ -135,15 +135,16 @@ def _score(response: str, expected: Expected) -> tuple[bool, float]:
 
 
 def _is_equal(given: str, answer: str) -> bool:
-    """Tell whether two texts are equal except for case, articles and punctuation; "?!" is compared as it is."""
+    """Tell whether two texts are equal but for case, articles and punctuation; for "?!", punctuation counts."""
     wanted = normalize_answer(answer)
     return normalize_answer(given) == wanted if wanted else fold(given) == fold(answer)
 
 
 def _find_letter(text: str, choices: Mapping[str, str]) -> str | None:
-    """Return the letter of the choice that an answer names: by the choice's whole text, a leading letter, "option B".
+    """Return the letter of the choice that an answer names, or None.
 
-    Otherwise, return the letter of the choice whose text the answer contains; None if there is none, or several.
+    The answer may be the text of the choice, or begin with its letter ("B) blue"), or name it as "option B"; else it
+    must contain the text of exactly one choice.
     """
     wanted = normalize_answer(text)
     exact = [letter for letter, choice in choices.items() if normalize_answer(choice) == wanted]
@@ -168,10 +169,7 @@ def _is_near(given: float | None, expected: Expected) -> bool:
 
 
 def _read_number(text: str) -> float | None:
-    """Return the last number in a text, or None if the text has no number.
-
-    Thousands separators, fractions and percent signs are understood.
-    """
+    """Return the last number in a text, which may be written as "1,234", "3/4" or "5 %"; None if there is none."""
     found = _find_numbers(text)
     if not found:
         return None

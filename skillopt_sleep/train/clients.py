@@ -41,7 +41,7 @@ from skillopt_sleep.train.ports import ChatClient
 CALL_OPTIONS: ContextVar[Mapping[str, Any]] = ContextVar("call_options", default={})  # noqa: B039  never changed
 """Options of the call that this thread is making, such as "temperature"; handed to a user's ``chat`` method."""
 SAMPLES = 1000
-"""Number of sample numbers reserved for a rollout: a question that it repeats gets the next one, and a new answer."""
+"""Rollout n owns the sample numbers from 1000 n on: each time it repeats a question, the next one gets a new answer."""
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
 """Exceptions that show a mistake in the user's client; any other one counts as a failed connection."""
 
@@ -233,7 +233,7 @@ class AskClient:
     phase: str = ""
     """Stage of the run to which calls are charged, such as "rollout"; with "", each call names its own ``stage``."""
     sample: int = 0
-    """First of the sample numbers set aside for this client's rollout."""
+    """First of the ``SAMPLES`` sample numbers of this client's rollout."""
     max_completion_tokens: int | None = None
     _asked: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
     _lost: dict[str, list[tuple[int, SleepError]]] = field(default_factory=dict, repr=False, compare=False)
@@ -259,7 +259,7 @@ class AskClient:
     ) -> tuple[str, dict[str, int]]:
         """Ask one question and return the model's answer and its usage; raises as ``train.ports.ChatClient.chat`` does.
 
-        ``schema`` asks for JSON. A question asked before gets a new answer if its ``sample`` is another number.
+        ``schema`` is the JSON Schema of the wanted answer, if any. A question with a new ``sample`` gets a new answer.
         """
         limit = self.max_completion_tokens or max_completion_tokens
         prompt = Prompt(
@@ -296,7 +296,7 @@ class AskClient:
         return next((error for error in errors if not isinstance(error, TransientBackend)), next(iter(errors), None))
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Send a prompt and return the reply; this client's token limit applies to a prompt without a limit."""
+        """Send a prompt and return the reply; a prompt without a limit on tokens gets ``max_completion_tokens``."""
         limit = prompt.max_output_tokens or self.max_completion_tokens
         prompt = msgspec.structs.replace(prompt, max_output_tokens=limit)
         token = CALL_OPTIONS.set({"max_completion_tokens": limit or 4096, "stage": phase})
@@ -311,7 +311,7 @@ class AskClient:
         return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, **own)
 
     def _count_repeat(self, digest: str) -> int:
-        """Return how often this rollout asked the question before; a repetition of a lost call does not count."""
+        """Return how often this rollout asked the question before; a question asked again after a lost call is new."""
         with self._lock:
             if self._lost.get(digest):
                 return self._lost[digest].pop(0)[0]

@@ -50,7 +50,7 @@ BROKER_CALLS = 100_000
 """Maximum requests that may wait at once on their way from Ray nodes: far more than there are attempts."""
 
 _ATTEMPT: ContextVar[tuple[Any, str]] = ContextVar("attempt")
-"""On a Ray node, for each thread: the broker, which carries its questions to the driver, and its attempt's id."""
+"""What a thread on a Ray node works with: the broker that carries questions to the driver, and the attempt's id."""
 
 
 class Threads:

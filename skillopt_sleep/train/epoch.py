@@ -30,9 +30,9 @@ from skillopt_sleep.train.skill_text import PART_CAP, get_part, replace_part, sk
 FIRST = 2
 """The first epoch after which guidance is written, because guidance compares an epoch with the one before it."""
 DRAWS = 2_000_000
-"""First number of the attempts made for guidance. Every attempt at an item has its own number, as a new sample."""
+"""Attempts made for guidance are numbered from here on; an attempt's number tells it from all others at the item."""
 TRIALS = 500_000_000
-"""First attempt number of the paired trials that test new guidance; no other attempt at an item has such a number."""
+"""Attempts of the paired trials that test new guidance are numbered from here on, so that none is counted twice."""
 CASES_SHOWN = 8
 """Maximum number of items of each course (improved, got worse, kept failing) that the optimizer is shown."""
 NOTES_CAP = 2_000
@@ -112,7 +112,10 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
 
 
 def is_due(misses: int) -> bool:
-    """Tell whether to write guidance or notes after ``misses`` failures in a row: only after 0, 1, 3, 7, 15, …."""
+    """Tell whether to write guidance or notes again, after ``misses`` vain tries: yes after 0, 1, 3, 7, 15, ….
+
+    What keeps failing is tried ever more rarely, to save calls.
+    """
     return misses & (misses + 1) == 0
 
 
@@ -178,7 +181,7 @@ def write_notes(notes: str, history: Sequence[StepNote], guidance: str, optimize
 
 
 def group_by_course(revisits: Sequence[Revisit]) -> Mapping[Course, tuple[Revisit, ...]]:
-    """Group the items tried again by how their result changed, such as "improved"; each kind of change is a key."""
+    """Group the items tried again by how their results changed, such as "improved"; a course without items gets ()."""
     return {course: tuple(one for one in revisits if one.course is course) for course in Course}
 
 

@@ -39,25 +39,27 @@ class Evaluation:
     limit: int = 0
     """Number of items to use, the split's first ones; 0: all."""
     config: SkillOptConfig = field(default_factory=SkillOptConfig)
-    """Attempts at each item (``rollouts_k``), seed, workers, engine and caps; ``setup`` of ``env`` gets all."""
+    """Only ``rollouts_k`` (attempts at each item), seed, workers, engine and caps count; ``env.setup`` gets all."""
     progress: Progress | None = None
     redactor: Redactor | None = None
     """Removes secrets from prompts and replies; None if the items contain no secrets."""
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """The scores of one skill with one target model; None when less than four fifths of the attempts were measured."""
+    """The results of one skill with one target model; scores are None if less than 4 in 5 attempts were measured."""
 
     skill: str
     target: str
     hard: float | None
     soft: float | None
     error: float | None
-    """The standard error of ``hard`` over the items."""
+    """The standard error of ``hard``, computed from its variation among the items."""
     measured: int
     attempts: int
     wins: int = 0
-    """Number of items on which this skill beat the first one with the same target; ``losses``: on which it lost."""
+    """Number of items on which this skill did better than the evaluation's first skill with the same target model.
+
+    ``losses`` counts the items on which it did worse."""
     losses: int = 0
     by_type: dict[str, float] = {}
     """The mean ``hard`` score, by task type."""

@@ -22,9 +22,9 @@ from skillopt_sleep.train.run import Draw, Run, RunState
 from skillopt_sleep.train.skill_text import skill_hash
 
 PAIRED_DRAWS = 1_000_000
-"""First number of the attempts in paired trials. Every attempt at an item has its own number, as a new sample."""
+"""Attempts in paired trials are numbered from here on; an attempt's number tells it from all others at the item."""
 DRAWS_A_STEP = 1_000
-"""Number of attempt numbers set aside for each step's paired trial, so that no two steps count the same attempts."""
+"""How many attempt numbers each step's paired trial has for itself, so that no two steps count the same attempts."""
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
 
 def score_selection(run: Run, state: RunState, skill: str, folder: str) -> tuple[RunState, Scored]:
-    """Return a skill's scores on the selection split, and the state that stores them. Stored scores are reused."""
+    """Return a skill's scores on the selection split, stored or from new attempts, and the state with them stored."""
     known = state.scored.get(skill_hash(skill))
     if known is not None:
         return state, known
@@ -73,8 +73,9 @@ def judge_candidate(
 ) -> Judgement:
     """Accept or reject a candidate by the gate that the config names; ``forced`` accepts whatever its score.
 
-    A paired trial numbers its attempts from ``first_draw`` on, by default from the numbers set aside for the step. Two
-    trials with the same numbers would count the same luck twice. Raises ``FatalBackend`` and ``BudgetSpent``.
+    In a paired trial, the attempts are numbered from ``first_draw`` on; the default is the first number reserved for
+    the step. Attempts with equal numbers are the same ones, and must not count in two trials. Raises ``FatalBackend``
+    and ``BudgetSpent``.
     """
     if run.config.gate == "paired" and not forced:
         first = PAIRED_DRAWS + step * DRAWS_A_STEP if first_draw is None else first_draw
@@ -134,7 +135,7 @@ class _Row(Struct, frozen=True, kw_only=True):
 
 
 def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, folder: str, first_draw: int) -> Judgement:
-    """Compare the skills by pairs of attempts, one under each, up to a limit; accept a candidate that wins."""
+    """Try items in pairs of attempts, one under each skill, until they decide or are too many; return the verdict."""
     config = run.config
     metric, weight = GateMetric(config.gate_metric), config.gate_mixed_weight
     spent: list[BudgetSpent] = []

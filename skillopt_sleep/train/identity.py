@@ -97,7 +97,7 @@ def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
 def get_client_traits(backend: object) -> dict[str, Json]:
     """Return what may change a backend's answers: its options except ``NO_TRAITS``, and who receives the prompts.
 
-    The user's own client may state these itself, in a dict ``traits``.
+    A user's own client may state these values itself, as its attribute ``traits``, a dict.
     """
     own = getattr(getattr(backend, "client", backend), "traits", None)
     if isinstance(own, Mapping):

@@ -50,7 +50,7 @@ class Edit:
     update_origin: str = ""
     """Stage of training in which the environment proposed the edit; "" if the optimizer did, in an ordinary step."""
     update_target: str = ""
-    """The part of the skill that an environment's own edit changes; "" means the body, which every step edits."""
+    """For an edit that the environment itself proposed: the part of the skill that it changes; "" for the body."""
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Edit:
@@ -155,7 +155,8 @@ class RawPatch:
 def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, seed: str) -> tuple[Minibatch, ...]:
     """Group measured attempts into minibatches: failures, successes, and items with both better and worse attempts.
 
-    The items of a group are shuffled by ``seed``. A model call sees ``minibatch_size`` of them, or one if ``shallow``.
+    The items of a group are shuffled by ``seed`` and cut into minibatches of ``minibatch_size`` items, or of one item
+    if the config's ``reflection`` is "shallow". A model call is shown one minibatch.
     """
     cases: dict[str, list[str]] = {"analyst_contrast": [], "analyst_error": [], "analyst_success": []}
     for attempts in group_by_item(results).values():
@@ -182,7 +183,7 @@ def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, 
 def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResult) -> str:
     """Return the text that shows an item in a prompt: request, answers and reference, each in XML tags.
 
-    ``failed`` is the attempt whose reason for failing is shown. Showing the reference of a training item is allowed.
+    ``failed`` is the attempt whose reason for failing is shown. Showing the reference is fair, as it is for training.
     """
     first = next(iter(answers.values()))
     facts = {"wanted": failed.reference_text, "why-it-failed": failed.fail_reason}
@@ -297,7 +298,7 @@ def make_raw_patch(patch: EditPatch) -> RawPatch:
 
 
 def read_patch(raw: RawPatch) -> tuple[EditPatch, list[str]]:
-    """Return an ``EditPatch`` of the edits that an environment itself proposed, and why unusable ones were left out."""
+    """Convert the edits that an environment itself proposed; return them, and for each unusable edit the reason."""
     proposals, flaws = [], []
     learnt = Learnt.SUCCESS if raw.source_type == "success" else Learnt.FAILURE
     given: list[Any] = list(raw.patch.edits)

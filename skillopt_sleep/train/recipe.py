@@ -206,12 +206,12 @@ def build_recipe(table: Mapping[str, Json]) -> Recipe:
 
 
 def merge_role(own: Mapping[str, Json], named: Mapping[str, Json]) -> Table:
-    """Merge options named for this run into a role's options in the file; a new backend drops the file's options."""
+    """Return a role's options: the command line's over the file's; if it names another backend, only its own."""
     return cast("Table", _merge({"target": dict(own)}, {"target": dict(named)})["target"])
 
 
 def _read(path: Path, above: tuple[Path, ...]) -> Table:
-    """Return a file's table merged over those of its ``_base_`` files; ``above`` are the files that build on it."""
+    """Return a file's table merged over those of its ``_base_`` files; ``above`` are the files that it is a base of."""
     if path.resolve() in above or len(above) >= MAX_DEPTH:
         raise UsageError(f"the training file {path} inherits from itself through {BASE}")
     table = _decode(path)
@@ -250,7 +250,7 @@ def _check_names(table: Mapping[str, Json], where: str) -> None:
 
 
 def _resolve_paths(table: Table, folder: Path) -> Table:
-    """Return the table with its relative paths made relative to ``folder``."""
+    """Return the table with ``folder`` put before each relative path."""
 
     def resolve(value: Json, *, is_path: bool) -> Json:
         return str(folder / value) if is_path and isinstance(value, str) and value else value

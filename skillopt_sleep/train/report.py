@@ -26,12 +26,12 @@ OUTPUT_TOKENS = 600
 """Number of tokens that a reply is assumed to have."""
 CHARS_PER_TOKEN = 4
 CONFIRMING_ATTEMPTS = 4
-"""Attempts that check an item on which an accepted candidate did worse: two more pairs, so two with each skill."""
+"""Attempts that check whether an accepted candidate really does worse on an item: two with each of the two skills."""
 BARS = "▁▂▃▄▅▆▇█"
 TEST_FOLDERS = {"initial": "test_eval_baseline", "best": "test_eval_best", "current": "test_eval_current"}
 
 Tested = dict[str, tuple[Scored, dict[str, dict[str, float]]]]
-"""For "initial", "best" and "current" skill: its scores on the test split, and its mean scores by task type."""
+"""For each of the skills "initial", "best" and "current": its scores on the test split, and the means by task type."""
 
 
 class Price(Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ def estimate_price(
 ) -> Price:
     """Return the maximum number of calls of a run; ``calls`` has, by split, how many calls each item takes.
 
-    ``whole_rounds``: the environment can only try the whole selection split, so a paired gate does that in each round.
+    With ``whole_rounds``, a paired gate tries the whole selection split each time, as the environment cannot try parts.
     """
     train, val, test = calls["train"], calls[config.selection_split], calls.get(config.test_split, ())
     full, rest = divmod(len(train), config.batch_size)
@@ -200,7 +200,7 @@ def render_curve(history: Sequence[Mapping[str, Any]], start: float | None) -> s
 
 
 def _explain_skips(history: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each reason for which steps changed nothing, with the number of these steps."""
+    """Return lines such as "No change in 2 of 9 steps: …", one for each reason why steps changed nothing."""
     skipped = [str(record["why"]) for record in history if record["action"] == "skip_no_patches"]
     reasons = Counter(why.partition(" (it said")[0] for why in skipped)
     return [f"No change in {count} of {len(history)} steps: {why}" for why, count in reasons.most_common()]
@@ -307,7 +307,10 @@ def _count_analysts(config: SkillOptConfig, batch: int) -> int:
 
 
 def _count_merges(patches: int, config: SkillOptConfig) -> int:
-    """Return how many calls merge a step's patches at most: failures' and successes' apart, then the two results."""
+    """Return the maximum number of calls that merge a step's patches into one.
+
+    Those from failures are merged, and those from successes; one more call merges the two results.
+    """
     if not config.use_aggregate:
         return 0
     size = config.merge_batch_size
@@ -316,7 +319,7 @@ def _count_merges(patches: int, config: SkillOptConfig) -> int:
 
 
 def _count_levels(patches: int, size: int) -> int:
-    """Return how many calls merge ``patches`` patches into one, ``size`` per call: 3 for 4 patches, 2 per call."""
+    """Return how many calls merge ``patches`` patches into one if a call merges ``size``: for 4 and 2, it is 3."""
     merges = 0
     while patches > 1:
         patches = ceil(patches / size)

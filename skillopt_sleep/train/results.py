@@ -30,7 +30,7 @@ TEXTS = tuple(
 )
 """Names of the fields of ``RolloutResult`` that hold a text."""
 AS_HARD = float("-1")
-"""Default of ``RolloutResult.soft``; it is replaced by the hard score. A -1.0 from an environment remains an error."""
+"""Default of ``RolloutResult.soft``, which means "the hard score"; another -1.0, from an environment, is an error."""
 
 
 @dataclass
@@ -170,10 +170,10 @@ class SlowUpdateResult:
 
 
 def check_result(result: object, item: Mapping[str, Any] | None = None) -> RolloutResult:
-    """Return an environment's result as a ``RolloutResult``, if it has an id and two scores from 0 to 1.
+    """Return an environment's result, which may be a dict, as a ``RolloutResult``.
 
-    A dict is read by ``RolloutResult.from_dict``. The scores of an unmeasured result are not checked. Raises
-    ``UsageError`` naming the item.
+    Raises ``UsageError`` naming the item if there is no id, or a score is not from 0 to 1. The scores of an unmeasured
+    result are not checked.
     """
     where = f"item {str(item.get('id'))!r}" if item else "a rollout"
     if isinstance(result, Mapping):
@@ -272,7 +272,7 @@ def group_by_item(results: Iterable[RolloutResult]) -> Mapping[str, list[Rollout
 
 
 def read_score(value: object, what: str) -> float:
-    """Return a score as a number from 0 to 1. Raises ``UsageError`` that names it ``what``, e.g. "item 'q1': hard"."""
+    """Return a score as a number from 0 to 1. Raises ``UsageError`` that begins with ``what``: "item 'q1': hard"."""
     try:
         number = float(value)  # type: ignore[arg-type]  # numpy numbers and booleans are numbers too
     except (TypeError, ValueError):

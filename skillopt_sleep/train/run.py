@@ -81,7 +81,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     """The scores on the selection split of each skill tried so far, by ``skill_hash``."""
     rejected: tuple[AppliedEdit, ...] = ()
     refuted: tuple[str, ...] = ()
-    """Edits that the gate rejected in a step without any other edit, so that surely this edit was at fault."""
+    """Edits that were the only change of a candidate that the gate rejected; so the edit itself is at fault."""
     notes: str = ""
     """What the optimizer noted for itself at the end of epochs about what works."""
     tried: tuple[StepNote, ...] = ()
@@ -220,7 +220,7 @@ class Run:
     items: dict[str, list[Item]] = field(default_factory=dict)
     """The items, by split."""
     reuse: bool = True
-    """Whether finished rollouts are stored and read back; not in an evaluation, whose data may change in between."""
+    """Whether finished rollouts are stored and read back; an evaluation does not, as its data may change meanwhile."""
     progress: TrainProgress | None = None
     tell: Callable[[str], None] = lambda _line: None
     """Prints a line of progress for the user."""
@@ -304,7 +304,7 @@ class Run:
     def _roll_batch(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
         """Try all items together; if a lost call ended the batch early, try the items that are left again.
 
-        Answers from before the loss are in the ledger, so nothing is paid twice.
+        Answers that came before the call was lost are in the ledger, so the second try does not pay them again.
         """
         folder = self.store.empty_folder(draw.folder)
         self.turn.begin(phase=draw.phase, sample=draw.number)

@@ -189,7 +189,8 @@ def rewrite_by_minibatches(
 ) -> StepProposal[str]:
     """Let one model call per minibatch rewrite the skill, merge these versions, and return the result as a proposal.
 
-    Its one edit replaces the whole skill and summarizes the changes. Raises ``FatalBackend`` and ``BudgetSpent``.
+    The proposal has one edit, which stands for the replaced body; its text is a summary of the changes. Raises
+    ``FatalBackend`` and ``BudgetSpent``.
     """
     if not minibatches:
         return StepProposal(document=skill, nothing="there is nothing to learn from in this batch")
@@ -236,8 +237,8 @@ def add_lapses(
 ) -> tuple[str, tuple[str, ...]]:
     """Add reminders to the appendix of a skill; return the skill and the reminders that are new.
 
-    With more than ``threshold`` reminders (0: never) the optimizer shortens the appendix. If the appendix is still over
-    the cap, the oldest reminders are dropped. Raises ``FatalBackend`` and ``BudgetSpent``.
+    With more than ``threshold`` reminders (0: never) the optimizer shortens the appendix. If it is still longer than
+    ``PART_CAP``, the oldest reminders are dropped. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     lines = [line.removeprefix("- ") for line in get_part(skill, Part.APPENDIX).splitlines() if line.strip()]
     known = {line.casefold() for line in lines}
@@ -265,7 +266,10 @@ def _shorten(skill: str, lines: list[str], optimizer: Optimizer) -> list[str]:
 def _merge_drafts(
     skill: str, drafts: Sequence[_Draft], optimizer: Optimizer, config: SkillOptConfig
 ) -> tuple[_Draft, tuple[str, ...]]:
-    """Merge ``merge_batch_size`` versions at a time until one is left; if a merge fails, keep its first version."""
+    """Merge ``merge_batch_size`` versions at a time until one is left; if that fails, keep the first of those versions.
+
+    Also return why merges failed.
+    """
     merge = functools.partial(_merge_batch, skill, optimizer=optimizer, config=config)
     notes: list[str] = []
     left = list(drafts)

@@ -28,7 +28,7 @@ SPLITS = ("train", "val", "test")
 QUESTION = ("question", "input", "prompt", "intent", "instruction", "task", "query")
 ANSWERS = ("answers", "answer", "ground_truth", "expected", "target", "output")
 MATERIAL = ("choices", "options", "passage", "document", "table", "code", "image", "images", "file", "files", "path")
-"""Names of the fields, besides ``context``, that hold what a question is about, such as a passage or choices."""
+"""Names of the fields that hold what a question is about, such as a passage or choices; ``context`` is one more."""
 BOILERPLATE = 0.5
 """A word in more than this share of the items (0 to 1) is boilerplate, and ignored when questions are compared."""
 MIN_FOR_BOILERPLATE = 8
@@ -36,9 +36,9 @@ MIN_FOR_BOILERPLATE = 8
 RARE = 4
 """An answer is rare if at most this many items share it; a common one, such as "yes", does not show a repeat."""
 CONTAINED = 5
-"""Minimum number of words of a question that counts as a repeat because a longer question contains it."""
+"""A question inside a longer one is a repeat only if it has at least this many words."""
 MOST_OF = 0.6
-"""A question inside a longer one is a repeat if it makes up at least this share (0 to 1) of the longer one."""
+"""A question inside a longer one is a repeat only if it makes up at least this share (0 to 1) of the longer one."""
 
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/=<>%^]")
@@ -78,16 +78,13 @@ class Splits(Struct, frozen=True, kw_only=True):
 
 
 def make_splits(items: Mapping[str, Sequence[Item]]) -> Splits:
-    """Return ``Splits`` with these items, which are given by split name; a split that is not named is empty."""
+    """Return ``Splits`` made of lists of items, by split name; a split without a list is empty."""
     train, val, test = (tuple(items.get(split, ())) for split in SPLITS)
     return Splits(train=train, val=val, test=test)
 
 
 def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
-    """Deal items to the splits by ratio and seed, keeping groups of near-duplicates together.
-
-    Raises ``UsageError`` if a split would be empty.
-    """
+    """Deal items by ratio and seed, each group of near-duplicates to one split; ``UsageError`` if a split gets none."""
     parts = parse_ratio(ratio)
     groups: dict[int, list[Item]] = defaultdict(list)
     for number, item in zip(group_numbers(items), items, strict=True):
@@ -109,9 +106,9 @@ def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
 
 
 def remove_repeats(splits: Splits) -> Splits:
-    """Keep a repeated question only in test, or else in val; ``notes`` say how many items other splits lose.
+    """Keep a question that occurs in several splits only in test, or else in val.
 
-    Raises ``UsageError`` if a split has no items left.
+    The ``notes`` of the result say how many items each split lost. Raises ``UsageError`` if a split lost all.
     """
     placed = [(split, item) for split in SPLITS for item in splits[split]]
     numbers = group_numbers([item for _, item in placed])
@@ -137,7 +134,7 @@ def remove_repeats(splits: Splits) -> Splits:
 
 
 def check_splits(splits: Mapping[str, Sequence[Item]]) -> None:
-    """Raise ``UsageError`` for an empty split, an item without an id, or two items with the same id in all splits."""
+    """Raise ``UsageError`` for an empty split, an item without an id, or an id that occurs twice in any splits."""
     for split, items in splits.items():
         if not items:
             raise UsageError(f"the split {split!r} is empty: it needs at least one item")
@@ -148,7 +145,7 @@ def check_splits(splits: Mapping[str, Sequence[Item]]) -> None:
 def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
     """Raise ``UsageError`` for an item that is not a dict or has no usable id, or for an id that occurs twice.
 
-    ``where`` is the name of the data, or has one text per item, such as "train[0]", for the message.
+    ``where`` is what the message calls the data, such as a file's name, or a list of names, one for each item.
     """
     seen: dict[str, str] = {}
     for index, item in enumerate(items):
@@ -220,9 +217,9 @@ def _find_root(parents: Sequence[int], index: int) -> int:
 def _find_repeats(
     items: Sequence[Item], texts: Sequence[str], material: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs of items with the same material and, apart from a few more words in one, the same question.
+    """Yield pairs of items with the same material and the same question, to which one may add a few words.
 
-    ``texts`` are the questions without boilerplate, because an instruction that begins every item is not a repeat.
+    ``texts`` are the questions without boilerplate, as an instruction with which all items begin shows no repeat.
     """
     first: dict[tuple[object, ...], int] = {}
     starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -295,7 +292,7 @@ def _get_wording(item: Item) -> str:
 
 
 def _drop_boilerplate(texts: Sequence[str]) -> list[str]:
-    """Remove from each text the words that most texts share; keep a text that has no others."""
+    """Remove from each text the words that most texts share; leave a text unchanged if it has no other words."""
     if len(texts) < MIN_FOR_BOILERPLATE:
         return list(texts)
     counts = Counter(word for text in texts for word in set(fold(text).split()))

@@ -110,7 +110,8 @@ def remember_rejected(
 ) -> tuple[AppliedEdit, ...]:
     """Return the rejected edits of earlier steps (``buffer``) with new ones put first, each edit only once.
 
-    Each edit notes how the selection score changed: ``before`` without the rejected edits, ``after`` with them.
+    Each new edit notes how the selection score changed: ``before`` is that of the current skill, ``after`` that of the
+    rejected candidate.
     """
     why = f"rejected: the selection score went from {before:.3f} to {after:.3f} ({after - before:+.3f})"
     new = [replace(edit, status=EditStatus.REJECTED, why=why) for edit in edits if edit.status is EditStatus.APPLIED]
@@ -153,7 +154,10 @@ def _roll_out(run: Run, state: RunState, batches: Sequence[Sequence[Item]], step
 def _propose(
     run: Run, state: RunState, scheduler: LRScheduler, rolled: Sequence[Sequence[RolloutResult]], *, step: int
 ) -> StepProposal[str]:
-    """Let edits be proposed from each batch's results; make one candidate skill by all edits or by a rewrite."""
+    """Let model calls or the environment propose changes after each batch; make one candidate skill of all of them.
+
+    The skill is edited or rewritten, as ``skill_update_mode`` says. Raises ``BackendUnusable`` if every call failed.
+    """
     config, before = run.config, scheduler.state_dict()
     bound = scheduler.step() if config.use_edit_budget else None
     aware = config.use_skill_aware_reflection

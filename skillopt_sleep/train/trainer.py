@@ -175,7 +175,7 @@ class SkillOptTrainer:
         return state, history
 
     def find_faults(self) -> list[FatalBackend]:
-        """Return, for each model that could not be asked, e.g. without a key, the reason; make no call to find out."""
+        """Return an error for each model that cannot be asked, e.g. for want of a key; call no model to find out."""
         faults: list[FatalBackend] = []
         for role, backend in self.backends.items():
             health = backend.probe()
@@ -186,7 +186,7 @@ class SkillOptTrainer:
         return faults
 
     def _begin(self, run: Run) -> RunState:
-        """Return the saved state of the run in the folder, or a new one for which the initial skill has been scored.
+        """Return the saved state of the run in the folder; for a new run, score the initial skill and make a state.
 
         Raises ``Refused`` if the folder contains another run, and ``BackendUnusable`` if too few items were measured.
         """
@@ -272,13 +272,13 @@ class SkillOptTrainer:
 
 
 def is_stuck(history: Sequence[Mapping[str, Any]], refusals: int) -> bool:
-    """Tell whether the gate refused the last ``refusals`` candidates (0: never). A step need not have a candidate."""
+    """Tell whether the gate refused the last ``refusals`` candidates (0: never); steps without one are skipped."""
     tried = [record["action"] for record in history if record["action"] != "skip_no_patches"]
     return 0 < refusals <= len(tried) and set(tried[-refusals:]) <= {"reject", "undecided"}
 
 
 def _name_tables(message: str, backends: Mapping[Role, Backend]) -> str:
-    """Return an error message with tables of settings, as [backends.claude], replaced by those of a training file."""
+    """Return an error message that names tables of a training file, such as [target], instead of [backends.claude]."""
     for name in {backend.name for backend in backends.values()}:
         tables = " or ".join(f"[{role}]" for role, backend in backends.items() if backend.name == name)
         message = message.replace(f"[backends.{name}]", tables)

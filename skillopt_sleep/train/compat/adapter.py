@@ -36,7 +36,7 @@ class BatchSpec:
     seed: int
     batch_size: int
     payload: object | None = None
-    """The items of the batch; None for an environment without a list of items, which needs only the seed."""
+    """The items of the batch; None for an environment without a list of items, which makes tasks from the seed."""
     metadata: dict[str, Any] = field(default_factory=dict)
 
 

@@ -40,7 +40,7 @@ def is_adapter(value: object) -> bool:
 
 
 def select_arguments(maker: object, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values in the config for the arguments of an adapter class; {} if ``maker`` is not such a class."""
+    """Return the config's values for those arguments that an adapter class takes; {} if ``maker`` is no such class."""
     if not (inspect.isclass(maker) and is_adapter(maker)):
         return {}
     values = {name: config[name] for name in FROM_CONFIG if name in config}
@@ -123,7 +123,7 @@ class AdapterEnv(SkillEnv):
             return [str(kind) for kind in self.adapter.get_task_types()]
 
     def calls_of(self, item: Item) -> int:
-        """Return the maximum number of calls in an attempt: by the adapter's ``calls_of``, its turn limit, or 1."""
+        """Return the maximum number of calls in an attempt: by the adapter's ``calls_of`` or its turn limit, else 1."""
         own = getattr(self.adapter, "calls_of", None)
         bounds = (getattr(self.adapter, name, None) for name in MAX_TURNS)
         with self._run_adapter("calls_of"):
@@ -150,9 +150,9 @@ class AdapterEnv(SkillEnv):
     ) -> list[RolloutResult]:
         """Let the adapter try the items; return the results in the order of the items.
 
-        A result that hides a lost call is marked unmeasured. If a lost call ended the rollout, return an unmeasured
-        result for each item of that call and no others. Raise the call's error if its items cannot be found, or if the
-        adapter cannot try the other items alone.
+        A result that rests on a lost call is marked unmeasured. If a lost call ended the whole rollout, return results
+        (unmeasured) only for the items that the call was about, so that the trainer tries the others again. Raise the
+        call's error if these items cannot be found, or if the adapter cannot try the others alone.
         """
         Path(out_dir).mkdir(parents=True, exist_ok=True)
         whole = len(self._items.get(split, items))
@@ -272,10 +272,7 @@ class Batches:
         self._planned: dict[tuple[str, ...], BatchSpec] = {}
 
     def plan(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
-        """Return the items of each batch that the adapter's loader plans for an epoch.
-
-        Return None if there is no loader, or if a batch is empty.
-        """
+        """Return the items of each batch that the adapter's loader plans; None without loader or for an empty batch."""
         loader = self._adapter.get_dataloader()
         if loader is None:
             return None
@@ -290,7 +287,7 @@ class Batches:
         return planned if all(planned) else None
 
     def build(self, items: Sequence[Item], split: str, seed: int, *, whole: int) -> object:
-        """Build what the adapter's ``rollout`` takes for these items; the whole split has ``whole`` items."""
+        """Build what the adapter's ``rollout`` takes for these items; ``whole`` is the number of the split's items."""
         adapter, called = self._adapter, SPLIT_NAMES.get(split, split)
         loader = adapter.get_dataloader()
         if loader is None and split == "train":

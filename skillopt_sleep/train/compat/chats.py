@@ -28,9 +28,9 @@ Row: TypeAlias = dict[str, Any]
 ENVIRONMENTS = "skillopt_sleep.train.compat.envs"
 """Name of the package into which a user's environment is imported if it has several modules that import each other."""
 TELLING = 12
-"""A prompt that contains a text of an item is about the item, if the text has at least this many characters."""
+"""A prompt that quotes a text of one item only is about this item if the text has at least this many characters."""
 SHORTEST = 3
-"""As ``TELLING``, but for a text that is a whole line of the prompt, and can therefore be shorter."""
+"""As ``TELLING``, but for a text that fills a line of the prompt: that is hardly chance, so it may be shorter."""
 
 
 def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
@@ -68,7 +68,7 @@ def _make_chat_messages(role: str) -> Callable[..., tuple[Any, Row]]:
         return_message: bool = False,
         timeout: int | None = None,
     ) -> tuple[Any, Row]:
-        """Return the role's answer to a conversation, and its usage. Raises ``UsageError`` for tools."""
+        """Return the role's answer to a conversation, and its usage. Raises ``UsageError`` if ``tools`` are given."""
         if tools or tool_choice:
             raise current.refuse(
                 role, "a chat with tools is not available here: ask in text, or run an agent CLI in your own rollout"
@@ -161,7 +161,7 @@ class CallLog:
 
     @contextmanager
     def record(self, call: Call) -> Iterator[None]:
-        """Log a call as running during a ``with`` block; then log it as lost, or delete its losses if it succeeded."""
+        """Log a call as running in a ``with`` block, then as lost if it failed; if not, forget its earlier losses."""
         began = time.monotonic()
         with self.lock:
             self.running.append(call)
@@ -293,7 +293,7 @@ def _find_distinctive_texts(results: Sequence[RolloutResult], items: Sequence[It
 
 
 def _find_subject(loss: Loss, known: Mapping[str, set[str]]) -> set[str]:
-    """Return the ids of the items that a lost call was about: the items that its prompt quotes most, or no id."""
+    """Return the ids of the items that a lost call was about, i.e. whose texts its prompt quotes most; may be empty."""
     for prompt in (loss.call.user, loss.call.system):
         lines = {line.strip() for line in prompt.splitlines()}
         shares = {

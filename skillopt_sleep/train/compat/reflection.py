@@ -38,7 +38,7 @@ PART_CHARS = {
 """For each part of a turn, such as "obs" (a command's output), the maximum characters that a prompt shows."""
 REFERENCE_CHARS, PROMPT_CHARS = 4_000, 3_000
 PROMPT_FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
-"""For two fields of a result, the file that is read if the field is empty; it lies beside the conversation's file."""
+"""Files beside ``conversation.json`` from which two fields of a result are read if the adapter left them empty."""
 
 
 def run_minibatch_reflect(
@@ -64,8 +64,9 @@ def run_minibatch_reflect(
 ) -> list[Row | None]:
     """Let the optimizer propose edits after these results; return them as patches, also written to ``patches_dir``.
 
-    The conversation of a result that has none is read from ``prediction_dir``. With ``skill_aware_reflection`` (None:
-    as the config says) patches may have ``appendix_notes``. Raises ``UsageError`` if ``update_mode`` makes no edits.
+    The conversation of a result that has none is read from ``prediction_dir``. With ``skill_aware_reflection``, whose
+    default is the config's value, patches may have ``appendix_notes``. Raises ``UsageError`` for an ``update_mode`` in
+    which the skill is rewritten and not edited.
     """
     check_mode(update_mode)
     run = current.config
@@ -219,7 +220,7 @@ def _reflect(
 
 
 def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_budget: int, **given: Any) -> Row | None:
-    """Show all items to one model call, each with this score; return the patch it proposes, or None."""
+    """Show all results to one model call, as failures (score 0) or as successes (1); return its patch, or None."""
     check_mode(given["update_mode"])
     contexts = ("step_buffer_context", "rejection_context", "trajectory_memory_context")
     read = [read_row({"hard": score, "soft": score} | row, None, Path(prediction_dir)) for row in items]

@@ -118,10 +118,10 @@ def run_slow_update(
     comparison_pairs: list[Row] | None = None,
     system_prompt: str | None = None,
 ) -> Row | None:
-    """Let the optimizer write guidance from attempts at the same items under two skills; None if it is unusable.
+    """Let the optimizer write guidance from attempts at items under two skills; return it, or None if it is unusable.
 
-    ``comparison_pairs``, dicts with the results ``prev`` and ``curr``, replace the lists ``results_prev`` and
-    ``results_curr``. Raises ``FatalBackend`` and ``BudgetSpent``.
+    If ``comparison_pairs`` is given (dicts of two results, ``prev`` and ``curr``), it is used instead of
+    ``results_prev`` and ``results_curr``. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     if comparison_pairs:
         sides = [_read_pair(pair) for pair in comparison_pairs]
@@ -145,7 +145,7 @@ def run_meta_skill(
     prev_meta_skill_content: str = "",
     system_prompt: str | None = None,
 ) -> Row | None:
-    """Let the optimizer rewrite its own notes after a change of the skill; None if what it wrote is unusable.
+    """Let the optimizer rewrite its own notes after a change of the skill; return them, or None if unusable.
 
     Raises ``FatalBackend`` and ``BudgetSpent``.
     """

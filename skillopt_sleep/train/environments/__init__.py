@@ -77,8 +77,9 @@ def load_environment(
 def make_environment(
     maker: object, options: Mapping[str, Json], where: str, *, config: Mapping[str, Any] | None = None
 ) -> SkillEnv:
-    """Make an environment by calling a class or function with options; an adapter also gets fitting ``config`` values.
+    """Make an environment by calling a class or function with options; an adapter class also gets ``config`` values.
 
+    These are the values of the training config that its arguments are named after.
     Raises ``UsageError`` for an unknown option or an error of the class or function; the message begins with ``where``.
     """
     if not callable(maker):
@@ -108,7 +109,7 @@ def make_environment(
 
 
 def set_up(env: SkillEnv, config: Mapping[str, Any], optimizer: ChatClient, target: ChatClient) -> None:
-    """Call the environment's ``setup``, if it has one, with the run's settings as a flat dict and its clients."""
+    """Call the environment's ``setup``, if it has one, with the run's settings as a flat dict and both clients."""
     setup = getattr(env, "setup", None)
     if callable(setup):
         with report_mistakes(f"setup of the environment {env.name!r}"):
@@ -231,7 +232,7 @@ def _is_in_package(path: Path) -> bool:
 
 
 def _import_from_package(path: Path) -> ModuleType:
-    """Import a file as a module of a package; its folder is the package. Another folder of that name is forgotten."""
+    """Import a file as a module of the package that is its folder; forget a package of that name from elsewhere."""
     package = f"{ENVIRONMENTS}.{path.parent.name}"
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
         del sys.modules[name]

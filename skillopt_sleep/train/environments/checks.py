@@ -143,7 +143,7 @@ def _read_tasks(path: Path) -> tuple[TaskRecord, ...]:
 
 
 def _deal(tasks: Sequence[TaskRecord], ratio: str, seed: int) -> dict[str, tuple[TaskRecord, ...]]:
-    """Deal groups of near-duplicate tasks by ratio. A group whose tasks name splits goes to the last split named."""
+    """Deal groups of near-duplicate tasks by ratio; a group with a task pinned to test, or val, goes there whole."""
     parse_ratio(ratio)
     pins: dict[str, Split] = {}
     sealed = list(Split)
