@@ -171,7 +171,7 @@ def _judge(world: World, text: str, answer: str, mistaken: bool) -> dict[str, Js
         score = round(OVERLAP_WORTH * _measure_overlap(rubric, answer), 2)
         return {"reason": "It does not do what was asked.", "score": score, "pass": False}
     passed = (good > bad) is not mistaken
-    reason = "It is what this person wants." if passed else "It still breaks one of this person's rules."
+    reason = "It is what you want." if passed else "It still breaks one of your rules."
     return {"reason": reason, "score": float(passed), "pass": passed}
 
 

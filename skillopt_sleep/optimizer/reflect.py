@@ -295,7 +295,7 @@ def _case(task: TaskRecord, answers: str) -> str:
 UNASKED_SCHEMA = make_object_schema(unasked={"type": "array", "items": {"type": "integer"}})
 MOST_QUOTES = 12
 """Maximum number of the person's texts that are shown to the model together with one rule."""
-UNRELATED = "named as a source of a rule, but nothing typed there speaks of it"
+UNRELATED = "the model named it as a source of a rule, but nothing that you typed there speaks of it"
 UNASKED = "second reading: the model that read it finds that you did not ask for this"
 
 

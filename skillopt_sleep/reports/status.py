@@ -220,8 +220,9 @@ def describe_failure(failure: Failure) -> Iterator[Facts | Cell]:
 def list_troubles(failure: Failure | None, outlook: Outlook | None) -> Iterator[str]:
     """Yield why the last nights failed or a due one has not begun, each with what to do, for the page of all nights."""
     if failure:
-        parts = [part for part in describe_failure(failure) if not isinstance(part, Facts)]
-        yield " ".join((part.text if isinstance(part, Line) else part).strip() for part in parts)
+        words = [part for part in describe_failure(failure) if not isinstance(part, Facts)]
+        said = " ".join((part.text if isinstance(part, Line) else part).strip() for part in words)
+        yield " ".join([said, *(f"`{command}`: {effect}." for command, effect in failure.steps)])
     if outlook and outlook.scheduled:
         lines = [line for line in describe_schedule(outlook) if line.startswith((" ", *PROBLEMS))]
         yield from "\n".join(lines).replace("\n ", " ").splitlines()

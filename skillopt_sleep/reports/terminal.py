@@ -96,7 +96,7 @@ def _list_figures(night: NightView, *, everything: bool) -> Iterator[Part]:
     rows: list[tuple[str, Cell]] = [("read", night.read), ("spent", spent)]
     if everything:
         rows += [("", text) for text in night.cost_remarks]
-        rows += [("kept", text) for text in night.kept]
+        rows += [("rest", text) for text in night.kept]
         rows += [("left out", f"{count}: {why}") for count, why, _ in night.left_out]
     trust = night.trust if everything else night.trust[:1]
     yield Facts([*rows, *(("trust", text) for text in trust)])

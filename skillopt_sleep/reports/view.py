@@ -262,6 +262,11 @@ def _list_kept(report: NightReport) -> Iterator[str]:
         (counts.left, "task", "above the limit of one night, kept for the next"),
     )
     yield from (f"{number(count, noun)} {what}" for count, noun, what in left if count)
+    if counts.tasks and report.refused:
+        yield (
+            "a prompt that neither corrects an answer nor is left out below became a task, one for each request however"
+            " often you made it, or asks for nothing, such as a thank-you"
+        )
 
 
 def _list_left_out(report: NightReport) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
@@ -274,12 +279,12 @@ def _list_left_out(report: NightReport) -> tuple[tuple[str, str, tuple[str, ...]
         examples[kind][name] += skip.count
     for refusal in report.refused:
         is_reply = refusal.subject.startswith(("edit ", "lapse ", "label", "second "))
-        kind = ("part of a model's reply" if is_reply else "request", plain(refusal.why, REASON_CHARACTERS))
+        kind = ("claim of the model" if is_reply else "request", plain(refusal.why, REASON_CHARACTERS))
         words = plain(refusal.words, TASK_CHARACTERS)
         examples[kind][f"“{words}”" if refusal.words else plain(refusal.subject)] += 1
     return tuple(
         (
-            number(found.total(), what, "parts of a model's replies" if what.startswith("part") else ""),
+            number(found.total(), what, "claims of the model" if what.startswith("claim") else ""),
             why,
             tuple(_name_examples(found)),
         )

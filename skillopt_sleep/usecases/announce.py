@@ -80,16 +80,15 @@ def find_failure(workspace: Workspace, project: str) -> Failure | None:
     if failed:
         headline = summarize_night(failed[0])
         folder = get_night_folder(project, failed[0].night)
+        is_here = workspace.is_here and project == str(workspace.project)
+        shell = dataclasses.replace(workspace, project=Path(project), is_here=is_here).find_shell()
         return Failure(
             key=failed[0].night,
             nights=len(failed),
             why=failed[0].why or headline.title,
             now=headline.now,
             log=str(folder / "report.md") if (folder / "report.md").exists() else log,
-            steps=tuple(
-                (workspace.find_shell().complete(step.command, failed[0].options), step.effect)
-                for step in headline.steps
-            ),
+            steps=tuple((shell.complete(step.command, failed[0].options), step.effect) for step in headline.steps),
         )
     if attempt is not None and _was_cut_off(workspace, attempt, reports):
         return _describe_start(attempt, log)
@@ -100,7 +99,8 @@ def list_other_failures(workspace: Workspace, schedule: Schedule) -> Iterator[st
     """Yield a line for every other scheduled project whose last night failed."""
     for entry in schedule.projects:
         if entry.project != str(workspace.project) and (failure := find_failure(workspace, entry.project)):
-            yield f"{entry.project}: {failure.why}. {failure.now}"
+            steps = "; ".join(f"{command} ({effect})" for command, effect in failure.steps)
+            yield f"{entry.project}: {failure.why}. {failure.now} {steps}".rstrip()
 
 
 def explain_failure(workspace: Workspace, error: BaseException) -> str:
