@@ -67,7 +67,7 @@ def test_page_follows_what_becomes_of_the_proposal(night):
     page, index = pages(person, report)
     assert "live since" in page
     assert 'data-adopt="' not in page
-    assert f"skillopt-sleep revert {report.night} --edit" in index
+    assert f" revert {report.night} --edit" in index
 
 
 def test_fault_in_a_template_is_one_line(tmp_path, monkeypatch):
