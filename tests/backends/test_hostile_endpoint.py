@@ -114,6 +114,7 @@ def test_redirect_to_anywhere(servers, openai, location):
     assert len(servers[0].requests) == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("status", [200, 500])
 def test_answer_without_end(servers, openai, status):
     """Reading stops at the bound, for good answers and for errors; memory stays flat."""

@@ -9,7 +9,7 @@ from tests.benchmarks.endpoints import ENDPOINTS, is_good, run_night
 QUICK = ["usage is negative"]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in sorted(ENDPOINTS)]
 )

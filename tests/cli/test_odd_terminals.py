@@ -29,7 +29,7 @@ def check_line(done, code, words):
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "streams",
     ["0<&- 2>&-", *(pytest.param(one, marks=pytest.mark.slow) for one in ("0<&-", "2>&-", "1>&- 2>&-", "2>/dev/full"))],

@@ -175,7 +175,8 @@ def killed(tmp_path, monkeypatch):
             os.kill(int(line.split()[0]), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("number", [36, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [36, 200])
 def test_rollouts_of_every_kind_and_a_kill(killed, number):
     """Those that hang, are killed or leave something leave nothing; what a kill in the middle leaves, `status` ends."""
     program = killed.begin(number)

@@ -110,7 +110,7 @@ def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypat
     assert again.night == report.night
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("fault", ["overloaded", "timed_out", "empty", "bad_reply"])
 @pytest.mark.parametrize(
     "cap",

@@ -30,7 +30,7 @@ def project(tmp_path):
     return project
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["adopt", "revert"])
 def test_killed_before_every_step(tmp_path, what, every):

@@ -117,7 +117,7 @@ def test_partial_results_of_a_capped_rollout_are_removed(data):
     assert set(env.found) == {0}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("gate", ["strict", "paired"])
 @pytest.mark.parametrize("dies_after", [30, *(pytest.param(calls, marks=pytest.mark.slow) for calls in (5, 60))])
 def test_killed_run_ends_like_an_undisturbed_one(data, gate, dies_after):
