@@ -323,7 +323,7 @@ def _decide(rows: Sequence[PairRow], tally: Tally, plan: PairedPlan, *, nothing:
     problem = explain_unmeasured(tally, plan.k, planned=planned, measured=len(measured))
     verdict = decide(tally, plan.k)
     numbers = f"{tally.in_words}: score {tally.score} of {plan.k}"
-    if not rows:
+    if not rows and verdict is Verdict.UNDECIDED:
         why = nothing
     elif problem and verdict is not Verdict.REJECT:
         verdict, why = Verdict.UNMEASURED, problem

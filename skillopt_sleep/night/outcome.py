@@ -117,11 +117,12 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return sum(trials, start=Position())
 
     def list_tried(self, night: str) -> tuple[Tried, ...]:
-        """Return the rules that tonight's pairs were spent on, to be counted as tried."""
+        """Return the rules to be counted as tried: tonight's pairs were spent on them, or a second request decided."""
         return tuple(
             Tried(id=step.id, night=step.since or night, k=step.trial.k, verdict=step.decision.verdict)
             for step in self.steps
-            if step.trial is not None and step.trial.k is not None and step.decision.pairs
+            if step.trial is not None and step.trial.k is not None
+            if step.decision.pairs or step.decision.verdict is not Verdict.UNDECIDED
         )
 
     def list_closed(self, night: str) -> tuple[ClosedEdit, ...]:

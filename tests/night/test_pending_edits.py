@@ -247,6 +247,14 @@ def test_rule_that_the_expected_calls_did_not_reach_says_so():
     assert outcome.list_tried("n1") == ()
 
 
+def test_rule_that_a_second_request_proves_without_a_pair_is_counted_as_proven():
+    """Its score was enough for 9 already: the reason is its tally, and the account has it as accepted, at 9."""
+    outcome = night(1, models(), pending=(waiting("w", Tally(wins=11, ties=3), edit()),))
+    (step,) = (step for step in outcome.steps if step.id)
+    assert step.decision.why == "11 wins, 0 losses, 3 ties: score 11 of 9"
+    assert [(life.k, life.verdict) for life in outcome.list_tried("n1")] == [(9, Verdict.ACCEPT)]
+
+
 def test_task_file_of_what_wrote_an_edit_does_not_decide_on_it(tmp_path):
     """The same words do not judge the edit that they wrote, even under other ids and groups."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
