@@ -221,6 +221,9 @@ def test_words_after_an_interruption(prompt, verdict):
         ("我只是让你改标题", "says again what was wanted"),
         ("pas de couleurs ici", "forbids what was done"),
         ("это же таблица", "objects with a fact"),
+        ("miała być mniejsza", "says what it should be instead"),
+        ("il faut garder le pied de page", "says what it should be instead"),
+        ("この見出しはだめです", "contradicts the answer"),
     ],
 )
 def test_correction_has_a_cause(prompt, cause):
