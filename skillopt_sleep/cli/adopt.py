@@ -62,7 +62,8 @@ def adopt_command(
         if reword:
             click.echo("\nThese are your own words now: what was proven was proven for the words of the night.")
         undone = f"--edit {edits[0]}" if edits and len(edits) == 1 else night
-        click.echo(f"\nTo undo it, byte for byte: skillopt-sleep revert {undone}")
+        command = workspace.find_shell().complete(f"skillopt-sleep revert {undone}")
+        click.echo(f"\nTo undo it, byte for byte: {command}")
 
 
 ABOUT_WORDS = """\

@@ -66,7 +66,7 @@ def test_adopt_and_revert_are_byte_exact(cli, mira, night, live):
     before = live()
     done = cli("adopt", *mira.places)
     assert (done.code, done.err) == (0, "")
-    assert f"skillopt-sleep revert {night['night']}" in done.out
+    assert f" revert {night['night']}" in done.out
     after = live()
     changed = {path for path in after if after[path] != before.get(path) and after[path] is not None}
     assert changed == {each["path"].removeprefix(f"{mira.project}/") for each in night["documents"]}
