@@ -250,7 +250,7 @@ def open_workspace(
                 raise UsageError(f"--{source}-home {home}: there is no such folder")
             sources[source] = cast("Json", home_options(source, str(home)))
     for assignment in cast("tuple[str, ...]", flags.get("assignments") or ()):
-        _assign(given, assignment)
+        assign(given, assignment)
     given |= {key: cast("Json", value) for key, value in flags.items() if key not in NOT_SETTINGS and value is not None}
     settings, origins = load(env, {key: value for key, value in given.items() if value != {}})
     project = flags.get("project")
@@ -292,17 +292,19 @@ def _print_notices(notices: Iterable[str]) -> None:
         click.echo(f"skillopt-sleep: {line}", err=True)
 
 
-def _assign(given: dict[str, Json], assignment: str) -> None:
-    """Set one value in nested tables, as ``--set`` says it: "a.b=3" gives {"a": {"b": 3}}. Raises ``UsageError``."""
+def assign(
+    given: dict[str, Json], assignment: str, flag: str = "--set", example: str = "backends.claude.timeout=60"
+) -> None:
+    """Set one value in nested tables, as ``flag`` says it: "a.b=3" gives {"a": {"b": 3}}. Raises ``UsageError``."""
     path, equals, text = assignment.partition("=")
     if not equals or not path:
-        raise UsageError(f"--set {assignment}: expected KEY=VALUE, as in --set backends.claude.timeout=60")
+        raise UsageError(f"{flag} {assignment}: expected KEY=VALUE, as in {flag} {example}")
     *tables, key = path.split(".")
     node = given
     for table in tables:
         below = node.setdefault(table, {})
         if not isinstance(below, dict):
-            raise UsageError(f"--set {assignment}: {table} is set to a value elsewhere; drop one of the two")
+            raise UsageError(f"{flag} {assignment}: {table} is set to a value elsewhere; drop one of the two")
         node = below
     node[key] = parse_value(text)
 

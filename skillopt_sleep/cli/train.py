@@ -15,9 +15,9 @@ import msgspec
 from skillopt_sleep.cli.options import (
     BACKENDS,
     RESUME_HINT,
+    assign,
     dry_run_option,
     open_workspace,
-    parse_value,
     place_options,
     print_json,
     print_page,
@@ -298,7 +298,9 @@ def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json])
     from skillopt_sleep.usecases.training import parse_target
 
     over: dict[str, Json] = {name: given[name] for name in EVAL_FIELDS if given[name] is not None}
-    own = {name: given[name] for name in ("data", "ratio") if given[name] is not None} | _parse_options(options)
+    own = {name: given[name] for name in ("data", "ratio") if given[name] is not None}
+    for option in options:
+        assign(own, option, "--option", "scoring=numeric")
     if given["optimizer"]:
         over["optimizer"] = parse_target("--optimizer", str(given["optimizer"]))
     if env.endswith((".toml", ".yaml", ".yml")):
@@ -308,17 +310,6 @@ def _read_evaluation(env: str, options: tuple[str, ...], given: dict[str, Json])
         raise UsageError(f"--env {env} is a data file; its items are scored with --env simple_qa --data {env}")
     which = "file" if env.partition(":")[0].endswith(".py") or (Path(env).is_dir() and not known) else "name"
     return build_recipe(over | {"env": {which: env, **own}})
-
-
-def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
-    """Return the table that options such as "scoring=numeric" make up; a value that is not TOML is a text."""
-    table: dict[str, Json] = {}
-    for option in options:
-        key, equals, text = option.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--option {option}: expected KEY=VALUE, as in --option scoring=numeric")
-        table[key] = parse_value(text)
-    return table
 
 
 def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:

@@ -168,7 +168,7 @@ MINIMUM = {
     "rewrite_max_completion_tokens": 1,
 }
 RANGES = {"gate_mixed_weight": (0.0, 1.0), "gate_alpha": (0.0001, 0.5)}
-CAPS = ("max_calls", "max_tokens", "max_usd", "max_minutes")
+CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
 NO_CAP = 10**12
 MIN_EDIT_BUDGET = 2
 

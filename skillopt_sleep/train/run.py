@@ -124,10 +124,6 @@ class Artefacts:
         kept = [self._store.kept(f"record {step}") for step in range(1, steps + 1)]
         return [msgspec.json.decode(record) for record in kept if record is not None]
 
-    def begin(self) -> None:
-        """Write ``config.json`` to the run's folder."""
-        self.json("config.json", self._config.to_dict())
-
     def json(self, name: str, value: object) -> None:
         """Write a value as JSON to a file in the run's folder."""
         self._store.write(name, msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2) + b"\n")

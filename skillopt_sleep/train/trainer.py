@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -174,16 +174,14 @@ class SkillOptTrainer:
             state = self._train_epoch(run, state, history, scheduler, epoch=epoch, total=total)
         return state, history
 
-    def find_faults(self) -> list[FatalBackend]:
-        """Return an error for each model that cannot be asked, e.g. for want of a key; call no model to find out."""
-        faults: list[FatalBackend] = []
+    def find_faults(self) -> Iterator[FatalBackend]:
+        """Yield an error for each model that cannot be asked, e.g. for want of a key; call no model to find out."""
         for role, backend in self.backends.items():
             health = backend.probe()
             if not health.ready:
                 kind = NotLoggedIn if health.logged_in is False else BackendUnusable
                 detail = _name_tables(health.detail, {role: backend})
-                faults.append(kind(f"the {role} client {backend.name} cannot be used: {detail}"))
-        return faults
+                yield kind(f"the {role} client {backend.name} cannot be used: {detail}")
 
     def _begin(self, run: Run) -> RunState:
         """Return the saved state of the run in the folder; for a new run, score the initial skill and make a state.
@@ -213,7 +211,7 @@ class SkillOptTrainer:
         state = RunState(
             identity=identity, initial_skill=skill, current_skill=skill, best_skill=skill, epoch_skill=skill
         )
-        run.artefacts.begin()
+        run.artefacts.json("config.json", config.to_dict())
         run.artefacts.commit(state, [], snapshot=True)
         state, score = score_selection(run, state, skill, "baseline_selection_eval")
         if not is_enough_measured(score.measured, score.items):

@@ -39,7 +39,6 @@ RETRY_ROOM = 1.25
 """Default cap on calls, as a multiple of the planned ones; it leaves room for retries, which are calls too."""
 MIN_RETRIES = 16
 """Minimum calls that the default cap allows beyond the planned ones, so that a failing service shows its own error."""
-CAP_UNITS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
 NIGHT_TASKS = "tasks.json"
 """The file with the user's tasks, as they were when a training run on them began, in the folder of that run."""
 NIGHT_SKILL = "initial_skill.md"
@@ -63,14 +62,15 @@ class EvaluationRequest(Struct, frozen=True, kw_only=True):
 def choose_caps(config: SkillOptConfig, calls: int, backends: Iterable[Backend]) -> tuple[int | None, str]:
     """Return the cap on a run's calls (None: no cap), and all its caps in words; ``calls`` are planned.
 
-    By default it is a little more than planned, if the user set no cap, or only one in dollars and some of ``backends``
-    report no price, so that their calls do not count in dollars.
+    A cap on calls is added if the user set none, or only one in dollars, which binds no backend without prices.
     """
-    given = {cap: value for cap in CAP_UNITS if (value := getattr(config, cap)) is not None}
+    from skillopt_sleep.train.config import CAPS
+
+    given = {cap: value for cap in CAPS if (value := getattr(config, cap)) is not None}
     unpriced = [backend.name for backend in backends if isinstance(backend, NamesPrice) and not backend.priced]
     if not given or (unpriced and list(given) == ["max_usd"]):
         given["max_calls"] = max(math.ceil(calls * RETRY_ROOM), calls + MIN_RETRIES)
-    words = ", ".join(f"{given[cap]:,g} {unit}" for cap, unit in CAP_UNITS.items() if cap in given)
+    words = ", ".join(f"{given[cap]:,g} {unit}" for cap, unit in CAPS.items() if cap in given)
     if unpriced and "max_usd" in given:
         words += f" (which do not count {' and '.join(dict.fromkeys(unpriced))}: no price is reported)"
     return given.get("max_calls"), words

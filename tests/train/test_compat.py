@@ -576,7 +576,7 @@ def test_adapter_that_needs_ray_says_so(tmp_path, monkeypatch):
         def requires_ray(self):
             return True
 
-    with pytest.raises(UsageError, match="requires Ray"):
+    with pytest.raises(UsageError, match=r"pip install 'skillopt-sleep\[ray\]'"):
         ready(Rays(), tmp_path)
 
 

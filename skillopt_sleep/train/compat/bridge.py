@@ -7,7 +7,6 @@ batches that its loader would have planned, and turns its dicts, lost calls and 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -96,7 +95,9 @@ class AdapterEnv(SkillEnv):
         self._batches = Batches(self.adapter, out_root)
         with self._run_adapter("setup"):
             if self.adapter.requires_ray():
-                _start_ray()
+                from skillopt_sleep.train.engine import connect_to_ray  # noqa: PLC0415  it imports this module
+
+                connect_to_ray()
             self.adapter.setup(self._cfg)
             loader = self.adapter.get_dataloader()
             if loader is not None and out_root:
@@ -379,12 +380,3 @@ def _select_reflection_rows(results: Sequence[RolloutResult]) -> list[Row]:
             row |= {name: getattr(result, name) for name in own if getattr(result, name) and not row.get(name)}
         rows.append(row)
     return rows
-
-
-def _start_ray() -> None:
-    try:
-        ray = importlib.import_module("ray")
-    except ImportError as error:
-        raise UsageError("this environment requires Ray, which is not installed: pip install ray") from error
-    if not ray.is_initialized():
-        ray.init(num_gpus=0)
