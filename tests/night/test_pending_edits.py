@@ -49,6 +49,8 @@ BASE = Candidate(
 )
 GOOD = "Say please before anything else."
 USELESS = "Say it all in one line."
+SHORT = "Write each text as one brief line."
+"""A rule whose words the requests of these tests hold, so that each of them is evidence for it."""
 TYPED = f"{GOOD} {USELESS}"
 """What the person typed, on which the rules of these tests rest."""
 PLAN = ConsolidatePlan(evolve_memory=False, preferences=TYPED)
@@ -326,13 +328,13 @@ def test_rule_that_stands_in_the_other_document_is_not_stated_twice():
     assert held(outcome) == [(EditStatus.SKIPPED, "the memory says so already: “Be kind.”")]
 
 
-@pytest.mark.parametrize("proposed", [edit(), edit("", EditOp.DELETE, "Be brief.")], ids=["append", "delete"])
+@pytest.mark.parametrize("proposed", [edit(SHORT), edit("", EditOp.DELETE, "Be brief.")], ids=["append", "delete"])
 def test_rejected_rule_comes_back_only_with_new_evidence(proposed):
     """Whatever the user has edited since; a resumed night repeats its own edits, and a new request opens a new life."""
 
     def worse(prompt):
         documents = prompt.user + prompt.system
-        spoilt = "Be brief." not in documents or USELESS in documents
+        spoilt = "Be brief." not in documents or SHORT in documents
         return "here" if spoilt or "train" in documents else "please"
 
     named = replace(proposed, task_ids=("train-0",))
