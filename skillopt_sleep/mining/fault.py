@@ -213,11 +213,10 @@ def find_first_change(place: Place) -> int:
 def _list_commitments(place: Place) -> list[int]:
     """Return the numbers of the steps to which a person may object: changes, and words that do not announce a call."""
     kinds = [action.kind for action in place.actions]
-    following = [*kinds[1:], ActionKind.SAID]  # words right before a call only announce it
     return [
         number
-        for number, (kind, after) in enumerate(zip(kinds, following, strict=False))
-        if kind is ActionKind.CHANGED or (kind is ActionKind.SAID and after is ActionKind.SAID)
+        for number, (kind, after) in enumerate(zip(kinds, [*kinds[1:], ActionKind.SAID], strict=False))
+        if kind is ActionKind.CHANGED or (kind is ActionKind.SAID and after is ActionKind.SAID)  # else it announces
     ]
 
 
