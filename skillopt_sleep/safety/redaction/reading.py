@@ -53,10 +53,10 @@ class Words:
         self._database.scan(
             data, lambda number, _from, to, _flags, _context: matches.append((number, to)), scratch=self._scratch()
         )
-        wide = len(data) != len(text)
         before = end = 0
         for number, to in sorted(matches, key=itemgetter(1)):
-            end = end + len(data[before:to].decode("utf-8", "ignore")) if wide else to
+            part = data[before:to]
+            end += len(part) if part.isascii() else len(part.decode("utf-8", "ignore"))
             before = to
             form, numbers = self._words[number]
             yield end - len(form), end, numbers

@@ -43,7 +43,9 @@ Windows = tuple[tuple[int, int], ...]
 _MARKER = re.compile(r"-{1,5} ?(?:BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{1,5}")
 _GLUE = re.compile(r"[^A-Za-z0-9]+")
 """Pattern of what separates the lines of a private key; left out of the digest in the key's placeholder."""
-_PLAIN_WORDS = re.compile(r"`?s?(?: `?[A-Z]?[^\W\dA-Z_]{1,14}`?,?){1,14}+(?:\.(?=\s)|\n(?![\w.+/-]{8}))")
+_PLAIN_WORDS = re.compile(
+    r"`?s?(?: `?[A-Z]?(?:[a-z]{1,14}(?![^\W\dA-Z_])|[^\W\dA-Z_]{1,14})`?,?){1,14}+(?:\.(?=\s)|\n(?![\w.+/-]{8}))"
+)
 """Pattern of the rest of a sentence of plain words only, without digits, signs, quotes, or capitals inside a word."""
 _STANDING = re.compile(PLACEHOLDER)
 
