@@ -159,7 +159,7 @@ class TooLong(TransientBackend):
 
 
 class Undecided(TransientBackend):
-    """A judge cannot score an attempt that ended before the agent decided anything; it counts for neither side."""
+    """A judge cannot score an attempt that ended before the agent had decided anything; its pair is left out."""
 
 
 class NotPutBack(TransientBackend):

@@ -120,7 +120,7 @@ class Checkout:
 
     @contextlib.contextmanager
     def _hide_repositories(self) -> Iterator[None]:
-        """Move every nested ``.git`` out of the copy during a ``with`` block, so that git sees the files beside it."""
+        """Move every nested ``.git`` out of the copy in a ``with`` block, because git ignores the files beside one."""
         found = [
             Path(path, name)
             for path, folders, files in os.walk(self._root)

@@ -29,7 +29,7 @@ from skillopt_sleep.errors import DiskError
 MARK = "SKILLOPT_CHILD_OF"
 """Environment variable that marks every child, e.g. "3f9a01c2b7de.4": its parent's random id and the child's number."""
 SAME_MOMENT = 2.0
-"""Maximum seconds between two start times that may be of the same process; used when a note has no ``identity``."""
+"""A noted process without ``identity`` is recognised by its pid and a start time at most this many seconds off."""
 GRACE = 0.4
 """Seconds that a process gets to end after SIGTERM before it gets SIGKILL; also the longest wait after SIGKILL."""
 ROUNDS = 5
@@ -39,7 +39,7 @@ WithoutNul = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the file: the first describes the process that writes it, others a child or something to clean up."""
+    """One line of a ``ChildRegistry``'s file: the first is about the process itself, others about what it leaves."""
 
     pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     created: float = 0.0
@@ -244,7 +244,7 @@ def _reap_file(path: Path, prefix: str) -> Reaped:
 
 
 def _read_notes(path: Path) -> tuple[tuple[Note, ...], bool]:
-    """Return the lines up to the first unreadable one, and whether all are readable; drop a half-written last line."""
+    """Return the file's notes up to the first unreadable one, and whether all are readable; ignore half a last line."""
     notes: list[Note] = []
     for line in path.read_bytes().split(b"\n")[:-1]:
         try:
@@ -290,7 +290,7 @@ def _find_marked(is_ours: Callable[[str], bool]) -> list[psutil.Process]:
 
 
 def _find_family(notes: tuple[Note, ...], mark: str) -> list[psutil.Process]:
-    """Return the processes that the notes list or that carry the mark, and all their descendants."""
+    """Return the processes that ``notes`` describe or whose variable ``MARK`` has this mark, and their descendants."""
     roots = [process for process in map(_find_alive, notes) if process]
     roots += _find_marked(lambda value: value.partition(".")[0] == mark)
     found = {process.pid: process for process in roots}

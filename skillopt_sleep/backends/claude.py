@@ -43,7 +43,7 @@ NO_ATTACHMENTS = {"CLAUDE_CODE_DISABLE_ATTACHMENTS": "1"}
 MAX_TURNS = "3"
 """Maximum requests of one call: a model without tools needs one, and one or two more to correct the JSON shape."""
 PARENT = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"})
-"""Variables that Claude Code sets for programs it starts; removed, as our calls do not belong to that session."""
+"""Variables that Claude Code sets for programs it starts; not passed on, as our calls are no part of its session."""
 
 
 class _Settings(Struct, frozen=True, kw_only=True):

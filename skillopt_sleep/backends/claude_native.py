@@ -156,7 +156,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
 
     @contextlib.contextmanager
     def _open_scratch(self, place: Workspace) -> Iterator[Path]:
-        """Yield a temporary folder whose path is short enough for sockets; remove it afterwards if it is a new one."""
+        """Yield the workspace's temporary folder; if its path is too long for sockets, a new one, then removed."""
         if len(os.fsencode(place.scratch)) <= LONGEST_SCRATCH or not os.access(SHORT_TEMP, os.W_OK):
             yield place.scratch
             return
@@ -234,7 +234,7 @@ def escape_slash(prompt: str) -> str:
 
 
 def select_login(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for the CLI in every mode: general ones, such as PATH, and those for its login.
+    """Return the environment variables for any call of the CLI: general ones, such as PATH, and those for its login.
 
     The latter are the CLI's own variables, those of an enabled cloud, and those that the user's settings mention.
     """

@@ -116,7 +116,7 @@ class CodexBackend(AgentCli):
     config: tuple[str, ...] = ()
     """Settings for Codex as its option ``-c`` takes them, such as "model_reasoning_effort=low"."""
     use_user_config: bool = False
-    """Whether Codex runs in the user's home with their ``config.toml``, for a provider, key or keyring named there.
+    """Whether Codex runs in the user's home with their ``config.toml``, which may name a provider, key or keyring.
 
     The user's ``AGENTS.md`` and skills then reach the model too. Hooks, MCP servers and plugins never run.
     """
@@ -263,7 +263,7 @@ class CodexBackend(AgentCli):
         return (self._find_program(), "sandbox", *_as_options(settings), "--", *argv)
 
     def _narrow(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the CLI's environment variables in every mode: general ones, such as PATH, and those for its login.
+        """Return the environment variables for any call of the CLI: general ones, such as PATH, and its login's.
 
         The latter are Codex's own, those that its settings mention, and AWS's if it is used. Raises ``SettingsError``.
         """
@@ -319,7 +319,7 @@ class CodexBackend(AgentCli):
 
 
 class _TurnLimit:
-    """Ends Codex after too many steps, as it has no option for that: reports an endless wait, which ends any child."""
+    """Makes Codex end after too many steps, for which it has no option: claims that Codex waits endlessly by then."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -29,7 +29,7 @@ LOCAL_PROVIDERS = frozenset({"oss", "ollama", "ollama-chat", "lmstudio"})
 LOCAL_ADDRESS = "CODEX_OSS_BASE_URL"
 """Environment variable with another address for the providers in ``LOCAL_PROVIDERS``."""
 RETRIES = "request_max_retries=0,stream_max_retries=1"
-"""Settings that let Codex retry a broken answer once; without a retry it would not report the wait it was asked for."""
+"""Settings that let Codex retry a broken answer once, because only then it logs how long the provider asks to wait."""
 USER_TABLE_SETTINGS = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
 """Settings forced on every entry of two of the user's tables: MCP servers are off, model providers retry once."""
 PROVIDER = "skillopt-sleep"
@@ -54,7 +54,7 @@ class CodexHome:
         self._closed = False
 
     def build_environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return ``env`` with this folder as the home. Raises ``DiskError``, and ``TimedOut`` after ``close``."""
+        """Return ``env`` with this folder as Codex's home. Raises ``DiskError``, and ``TimedOut`` after ``close``."""
         try:
             with self._lock:
                 if self._closed:

@@ -47,7 +47,7 @@ _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\"\\]+)")
 def put_into_home(
     assignment: Assignment, place: Workspace, env: Mapping[str, str], provider: str
 ) -> Iterator[SessionCopy | None]:
-    """Write the cut session into the agent's home, yield it, and delete it afterwards. For a new session, yield None.
+    """Write the cut session into Codex's throwaway home, yield it, and delete it; yield None if none is to be resumed.
 
     ``provider`` is the provider that is to answer, as Codex names it. Raises ``NotPutBack``.
     """
@@ -65,7 +65,7 @@ def put_into_home(
 
 
 def take_record(ended: Ended, home: Path, recorded: SessionCopy | None) -> OwnRecord | None:
-    """Return what Codex recorded of the session, or None; delete the record, so that no other replay finds it.
+    """Return what Codex recorded of the session, or None if nothing; delete the record, so no other replay finds it.
 
     For a resumed session, only the lines that Codex added are read.
     """
@@ -82,7 +82,7 @@ def take_record(ended: Ended, home: Path, recorded: SessionCopy | None) -> OwnRe
 def cut_rollout(
     assignment: Assignment, put_back: PutBack, place: Workspace, env: Mapping[str, str], provider: str
 ) -> SessionCopy:
-    """Return the recorded session, up to the cut, as one of the workspace and this provider. Raises ``NotPutBack``."""
+    """Return the recorded session up to the cut, rewritten for workspace and ``provider``. Raises ``NotPutBack``."""
     records = read_records(put_back, "codex")
     meta = next((_payload(record) for record in records if record.get("type") == "session_meta"), {})
     if not meta:

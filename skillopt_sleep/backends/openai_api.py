@@ -80,7 +80,7 @@ LIMITS: dict[Api, tuple[str, str]] = {
 SECONDS_TO_CLOSE = 0.8
 KEPT_HEADERS = ("content-type", "location", "retry-after", "date")
 SHOWN_ADDRESS = 200
-"""Maximum characters of an address in a message."""
+"""Maximum characters that a message shows of an endpoint's address."""
 NAME_LENGTH = 200
 """Maximum characters of a model's name; the rest is cut."""
 

@@ -143,7 +143,7 @@ def decode_lines(lines: Iterable[str | bytes], kind: type[T]) -> Iterator[T]:
 
 
 def decode_loosely(raw: msgspec.Raw) -> Json:
-    """Decode a field of a line, or return None for an unreadable one, so that the rest of the line is not lost."""
+    """Decode one field of a CLI's JSON line, or return None, so that an unreadable field does not spoil the line."""
     try:
         return decode_json(bytes(raw), cast("type[Json]", Json))
     except BadReply:

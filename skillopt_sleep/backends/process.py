@@ -73,7 +73,8 @@ class Ended(Struct, frozen=True, kw_only=True):
 class Children:
     """The child processes of one backend. Safe for several threads.
 
-    The folder ``record`` gets a list of them, so that the next command can end them after a kill; with "", none does.
+    ``record`` is the folder for a list of them, by which the next command ends them if this program is killed; "": no
+    list is kept.
     """
 
     def __init__(self, record: str = "") -> None:
@@ -85,7 +86,10 @@ class Children:
 
     @contextlib.contextmanager
     def open_folder(self) -> Iterator[Path]:
-        """Yield an empty folder and remove it afterwards; after a kill, the next command does. Raises ``DiskError``."""
+        """Yield an empty folder, and remove it (or, if this program is killed, let the next command remove it).
+
+        Raises ``DiskError``.
+        """
         with self.registry.open(), make_temporary_folder(self.registry.mark) as folder:
             yield folder
 
@@ -245,7 +249,7 @@ def _watch(
 
 
 def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
-    """End children and all processes they started, even if a child has ended: first with SIGTERM, then SIGKILL."""
+    """End children, and all processes that they started even if they have ended: with SIGTERM, then with SIGKILL."""
     alive = [child for child in children if child.poll() is None]
     family: list[psutil.Process] = []
     for child in alive:

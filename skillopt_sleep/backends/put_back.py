@@ -44,7 +44,7 @@ NAMING = frozenset({"name", "key", "header", "variable"})
 """Fields that name what another field holds: "name" in ``{"name": "DB_PASSWORD", "value": "…"}`` reveals a secret."""
 HIDDEN = "[redacted]"
 SHALLOW = 3
-"""A recorded path with fewer parts is not replaced by the workspace's path: "/home" may mean something else."""
+"""A recorded project path with fewer parts than this, such as "/home", is not replaced by the workspace's path."""
 SHOWN = 5
 """Maximum number of file names in a note about what the copy lacks."""
 PART = 1500
@@ -127,7 +127,7 @@ class Mover:
         return any(text in self._redacted for text in _list_texts(value))
 
     def move(self, value: Any) -> Any:  # noqa: ANN401  any JSON
-        """Return a JSON value without secrets and with the folder replaced; signed reasoning stays unchanged."""
+        """Return a JSON value without secrets, and with the workspace's path; signed reasoning stays unchanged."""
         if isinstance(value, dict) and value.get("type") in THOUGHTS:
             return value
         if isinstance(value, str):
@@ -195,7 +195,7 @@ def shorten_arguments(given: Any) -> str:  # noqa: ANN401  any JSON
 
 
 def describe_state(edits: Sequence[Edit], committed_at: float | None) -> str:
-    """Return a remark on files that the session had edited after the copied commit; "" when there are none."""
+    """Return a remark on files that the session had edited since the commit in the workspace; "" if there are none."""
     if committed_at is None:
         return ""
     missing = dict.fromkeys(edit.path for edit in edits if _read_time(edit.at) > committed_at)

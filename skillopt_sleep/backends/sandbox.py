@@ -47,7 +47,7 @@ for family, address in ((socket.AF_INET, ("127.0.0.1", int(sys.argv[1]))), (geta
 FAMILIES = (2, 10, 16)
 """Numbers of the kinds of sockets that a command may open: IPv4, IPv6, and netlink (questions about the network)."""
 SYSTEMS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""For each processor, its number in a seccomp filter, and the number that its system call ``socket`` has."""
+"""For each type of processor: its number in a seccomp filter, and the number of its system call ``socket``."""
 IO_URING = 425
 """Number of the system call ``io_uring_setup``, which is forbidden, as it could open sockets past any filter."""
 X32_CALLS = 0x40000000
@@ -76,10 +76,10 @@ SYSTEM_VARIABLES = frozenset(
 
 
 def build_agent_environment(env: Mapping[str, str], *, prefixes: tuple[str, ...], settings: str = "") -> dict[str, str]:
-    """Return the environment variables for an agent CLI at work, without the user's other secrets.
+    """Return the environment variables for an agent CLI: no secret of the user is among them but its own login.
 
-    These are general ones, such as PATH, and those that its login may depend on: their names begin with one of
-    ``prefixes``, or occur in ``settings``, the text of the user's settings.
+    These are general variables, such as PATH, and those that the CLI's login may depend on: their names begin with one
+    of ``prefixes``, or occur in ``settings``, the text of the user's settings.
     """
     named = frozenset(re.findall(r"\w+", settings))
     return {

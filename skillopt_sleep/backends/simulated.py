@@ -71,7 +71,7 @@ FATAL: Mapping[str, type[FatalBackend]] = {
     "quota_exhausted": QuotaExhausted,
 }
 SEEN_BY_PROBE = frozenset({"not_installed", "not_logged_in", "too_old"})
-"""Those ``fatal`` errors that a check without a model call finds; the others appear at the first call."""
+"""The values of ``fatal`` that ``probe`` finds without a model call; the other errors appear at the first call."""
 
 TRANSIENT: Mapping[str, type[TransientBackend]] = {
     "empty": EmptyReply,

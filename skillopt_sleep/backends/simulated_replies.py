@@ -144,7 +144,7 @@ def judge_places(
 
 
 def propose_checks(world: World, text: str) -> dict[str, Json]:
-    """Return, for each case in the prompt, the check of the rule that the person's complaint there is about, if any."""
+    """Return a check for each case in the prompt: that of the rule which the person complains about, if it has one."""
     checks: list[Json] = []
     for case in _CASE.finditer(text):
         rule = next((rule for rule in world.rules if _find_complaints(rule, case[0])), None)
@@ -198,7 +198,7 @@ def mine_sessions(world: World, text: str) -> dict[str, Json]:
 
 
 def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Propose edits that append the rules which the agent broke in the prompt; the prompt limits their number."""
+    """Propose edits that append the rules which the prompt shows to be broken; the prompt limits their number."""
     document = found["kind"].casefold() if (found := DOCUMENT.search(text)) else "skill"
     evidence: Mapping[str, list[Passage]] = {
         rule.text: seen for rule in world.rules if (seen := _find_evidence(world, rule, text))

@@ -58,7 +58,7 @@ def merge_edits(world: World, text: str) -> dict[str, Json]:
 
 
 def rank_edits(text: str) -> dict[str, Json]:
-    """Rank the edits in the prompt by how often they were proposed; as budget, give the number proposed repeatedly."""
+    """Rank the prompt's edits by how often each was proposed; the budget is the number proposed more than once."""
     support = {number: int(found[1]) if (found := _SUPPORT.search(edit)) else 1 for number, edit in _read_edits(text)}
     ranking = sorted(support, key=lambda number: (-support[number], number))
     asked = _BETWEEN.search(text)
@@ -68,7 +68,7 @@ def rank_edits(text: str) -> dict[str, Json]:
 
 
 def write_guidance(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
-    """Write guidance: the last guidance, then the rules that were broken in the cases and are not in the document."""
+    """Write guidance: the prompt's last guidance, then the rules that its cases show broken and its document lacks."""
     before = [fold(passage.words) for passage in find_tagged(text, "guidance")]
     lines = dict.fromkeys(rule.text for rule in world.rules for words in before if fold(rule.text) in words)
     document = fold("\n".join(passage.words for passage in find_tagged(text, "document")))

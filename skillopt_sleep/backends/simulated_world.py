@@ -38,7 +38,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     states: tuple[tuple[str, ...], ...]
     """How to recognise the rule: a sentence states it if the sentence contains every phrase of one of these sets."""
     complaints: tuple[str, ...]
-    """What the person says when the agent breaks the rule."""
+    """Sentences with which people complain when the agent breaks the rule."""
     check: dict[str, Json] | None = None
     """The check that a model would propose for this rule at a moment; None if no program can tell."""
 

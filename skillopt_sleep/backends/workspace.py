@@ -52,7 +52,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     memory: str
     """The agent's memory file, such as "CLAUDE.md"."""
     settings: tuple[str, ...] = ()
-    """Lower-case names of the agent's configuration, such as ".claude", which may set hooks and permissions."""
+    """Lower-case names of the agent's configuration files and folders, which may set hooks, as ".claude" does."""
     texts: tuple[str, ...] = ()
     """Entries of a configuration folder, such as "skills", of which a copy of the project keeps only text files."""
 
@@ -227,7 +227,7 @@ def _find_folder(root: Path, folder: str) -> Path:
 
 
 def _unlock(folder: Path) -> None:
-    """Give back the permissions to read and remove what the agent locked (``chmod``)."""
+    """Restore our permission to read and remove all files, which the agent may have taken away with ``chmod``."""
     for path, folders, files in os.walk(folder):
         for name in (*folders, *files):
             entry = os.path.join(path, name)  # noqa: PTH118  thousands of them

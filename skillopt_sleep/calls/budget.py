@@ -43,7 +43,7 @@ EXPECTED_PUT_BACK_TOKENS, FIRST_PUT_BACK_TOKENS = 100_000, 300_000
 MINUTES_GRACE = 30.0
 """Seconds for which a running call may go on after the cap on minutes is reached."""
 LOOK_AGAIN = 1.0
-"""Seconds between two checks of the budget by a call that waits for room in it."""
+"""Seconds after which a call that waits until enough of the budget is free looks again."""
 HEADROOM = 2.0
 """One call may cost this many times as much as the dearest earlier call of its kind, if so much money is left."""
 
@@ -74,7 +74,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
     bound: float | None = None
     """The dollars that an agent CLI gets as its own cap, or None when there is no such cap."""
     first: bool = False
-    """Whether no price of this kind of call is known yet."""
+    """Whether the price of such a call is unknown, because it is the first of its kind."""
     whole: bool = True
     """Whether the reservation takes all the money that is left."""
     line: str = ""
@@ -197,7 +197,7 @@ class Budget:
             )
 
     def admit(self, prompt: Prompt) -> Prompt:
-        """Return the prompt with the time that the night has left as its time limit; raise ``BudgetSpent`` if none."""
+        """Return the prompt with the night's remaining time as its time limit. Raises ``BudgetSpent`` if it is up."""
         left = self.caps.minutes * 60.0 - self.spent.seconds
         if left <= 0:
             raise BudgetSpent(
@@ -225,7 +225,7 @@ class Budget:
         return self._kinds.setdefault((line, form), _CallKind())
 
     def _require_possible(self, need: Need, spent: Spend) -> None:
-        """Raise ``BudgetSpent`` when the call would not fit even if no other call were in flight."""
+        """Raise ``BudgetSpent`` when the call would exceed a cap even if no other call were in flight."""
         cap = self._find_blocking(self.caps, need, spent)
         if cap is not None:
             raise BudgetSpent(
@@ -255,7 +255,7 @@ class Budget:
         return f"{spent.calls} calls{in_flight}, {spent.tokens:,} tokens, {spent.usd:.2f} USD"
 
     def _add_to_day(self, day: Allowance, spent: Spend) -> Spend:
-        """Return the day's spending of all nights, with the spending of this process added."""
+        """Return what all nights have spent today, this process included."""
         before = self._before
         return day.after(
             Spend(

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 SAME_TIME = 1.0
-"""An agent's work that timed out was ended by the cap on minutes if at most this many seconds were left under it."""
+"""Work that timed out was ended by the cap on minutes if, at its end, at most this many seconds of that were left."""
 ATTEMPTS = 4
 ATTEMPTS_AFTER_TIMEOUT = 2
 """Maximum attempts at a call that timed out: one timeout may be bad luck, worth one more try, not two."""
@@ -213,7 +213,7 @@ class Ledgered:
     _asking: dict[tuple[str, int], threading.Lock] = field(default_factory=dict)
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Return the stored reply to a prompt, or send the prompt."""
+        """Return the stored reply to a prompt, or else send the prompt and return the reply."""
         with self._hold((prompt.digest, prompt.sample)):
             known = self.ledger.find(self.role, prompt, self.model)
             if known is not None:
@@ -250,7 +250,7 @@ class Recorded:
     redactor: Redactor | None = None
     """Removes secrets from prompts, replies and error messages; None removes nothing."""
     versions: Mapping[Role, str] = field(default_factory=dict)
-    """The version of each role's agent CLI, stored with its replies; a role whose CLI was not asked is absent."""
+    """The version of each role's agent CLI, stored with its replies; a CLI that was not asked for it is absent."""
     _told: HoldsReplies | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

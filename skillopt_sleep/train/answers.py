@@ -35,7 +35,7 @@ class Scoring(enum.StrEnum):
     CHOICE = "multiple_choice"
     """Right if the response names the right one of ``choices``, by its letter or its text."""
     NUMERIC = "numeric"
-    """Right if the response's number is near an answer: off by at most ``tolerance`` x the answer (x 1 if below 1)."""
+    """Right if the response's number is off by at most ``tolerance``, which is relative if the answer is above 1."""
 
 
 class Expected(Struct, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ def _score(response: str, expected: Expected) -> tuple[bool, float]:
 
 
 def _is_equal(given: str, answer: str) -> bool:
-    """Tell whether two texts are equal but for case, articles and punctuation; for "?!", punctuation counts."""
+    """Tell whether two texts are equal but for case, articles and punctuation; these count if there is nothing else."""
     wanted = normalize_answer(answer)
     return normalize_answer(given) == wanted if wanted else fold(given) == fold(answer)
 

@@ -41,7 +41,7 @@ from skillopt_sleep.train.ports import ChatClient
 CALL_OPTIONS: ContextVar[Mapping[str, Any]] = ContextVar("call_options", default={})  # noqa: B039  never changed
 """Options of the call that this thread is making, such as "temperature"; handed to a user's ``chat`` method."""
 SAMPLES = 1000
-"""Rollout n owns the sample numbers from 1000 n on: each time it repeats a question, the next one gets a new answer."""
+"""Rollout n has the sample numbers from 1000 n on; a question it repeats takes the next one, so gets a new answer."""
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
 """Exceptions that show a mistake in the user's client; any other one counts as a failed connection."""
 
@@ -311,7 +311,7 @@ class AskClient:
         return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, **own)
 
     def _count_repeat(self, digest: str) -> int:
-        """Return how often this rollout asked the question before; a question asked again after a lost call is new."""
+        """Return how often this rollout asked the question before; after a lost call, the repetition is not counted."""
         with self._lock:
             if self._lost.get(digest):
                 return self._lost[digest].pop(0)[0]

@@ -56,7 +56,7 @@ class LRScheduler:
         return round(self.max_lr - (self.max_lr - self.min_lr) * self.fall(done / self.total_steps))
 
     def fall(self, progress: float) -> float:  # noqa: ARG002  the constant schedule is the same throughout
-        """Return how far the budget has fallen, from 0 (``max_lr``) to 1 (``min_lr``), at this share of the run."""
+        """Return how far the budget has fallen, 0 (to ``max_lr``) to 1 (``min_lr``), after this share of the run."""
         return 0.0
 
     def state_dict(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ MIN_EDIT_BUDGET = 2
 
 
 class _Named(type):
-    """Metaclass that reports unknown fields of a config; for ``edit_budget=1`` it lowers the default minimum to 1."""
+    """Metaclass that reports unknown fields of a config; for ``edit_budget=1``, ``min_edit_budget`` becomes 1 too."""
 
     def __call__(cls, *values: object, **named: object) -> object:
         """Make the config. Raises ``ConfigError`` for an unknown keyword, naming the nearest known one."""
@@ -228,7 +228,7 @@ class SkillOptConfig(metaclass=_Named):
     """Settings for the environment alone, which gets them in its ``setup``."""
 
     gate: str = "strict"
-    """What accepts a candidate: "strict" (a higher score), "paired" (a test at level ``gate_alpha``), "off" (all)."""
+    """"strict" accepts a candidate with a higher score, "paired" one that wins a test at ``gate_alpha``, "off" any."""
     gate_alpha: float = 0.05
     reflection: str = "deep"
     """Whether a call that proposes edits is shown several trajectories ("deep") or one ("shallow")."""
@@ -247,7 +247,7 @@ class SkillOptConfig(metaclass=_Named):
     chosen edits), or full_rewrite_minibatch (one model call per minibatch rewrites it; the versions are merged).
     """
     rewrite_max_completion_tokens: int = 16_000
-    """Maximum tokens of a reply with a whole rewritten skill; other replies: ``optimizer_max_completion_tokens``."""
+    """Maximum tokens of a rewritten skill; ``optimizer_max_completion_tokens`` limits all other optimizer replies."""
     use_skill_aware_reflection: bool = False
     """Whether the optimizer adds reminders of rules that the agent overlooked, in an appendix of the skill."""
     skill_aware_appendix_source: str = "both"

@@ -144,7 +144,7 @@ class Cluster:
             self._ray.kill(actor)
 
     def _answer(self, name: str, clients: Mapping[str, AskClient], done: Any) -> None:  # noqa: ANN401
-        """Answer the questions that a node asks for its environment during an attempt, until the attempt is done."""
+        """Answer the questions that a node's environment asks models in an attempt, until the attempt is done."""
         asked = self._broker.next.remote(name)
         while True:
             ready, _ = self._ray.wait([done, asked], num_returns=1)

@@ -83,7 +83,8 @@ class _NotesReply(Struct, frozen=True, kw_only=True):
 def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
     """Update the skill's guidance and the optimizer's notes, if the config asks for that; return the new state.
 
-    With ``last``, no notes are written: no step would read them. Raises ``FatalBackend`` and ``BudgetSpent``.
+    After the last epoch (``last``) no notes are written, as no step would read them. Raises ``FatalBackend`` and
+    ``BudgetSpent``.
     """
     boundary: dict[str, Any] = {"epoch": epoch}
     if epoch >= FIRST and run.config.use_slow_update:
@@ -181,7 +182,7 @@ def write_notes(notes: str, history: Sequence[StepNote], guidance: str, optimize
 
 
 def group_by_course(revisits: Sequence[Revisit]) -> Mapping[Course, tuple[Revisit, ...]]:
-    """Group the items tried again by how their results changed, such as "improved"; a course without items gets ()."""
+    """Group the items tried again by how their results changed, such as "improved"; () for a change of no item."""
     return {course: tuple(one for one in revisits if one.course is course) for course in Course}
 
 

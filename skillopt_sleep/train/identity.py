@@ -24,7 +24,7 @@ from skillopt_sleep.train.results import report_mistakes
 NO_TRAITS = frozenset({"timeout", "loop_timeout", "max_usd", "latency", "api_key_env", "command", "faults", "fatal"})
 """Backend options that may change the price, the time or the failures of a call, but not its answer."""
 PATHS = frozenset({"file", "data", "data_path", "split_dir", "path", "out_root"})
-"""Environment options that may differ when a run is resumed: data may be moved, and are compared by their content."""
+"""Environment options that hold paths; they may differ when a run is resumed, as data are compared by content."""
 PLAIN = (str, int, float, bool, type(None))
 """Types whose values are compared as they are; a value of another type is compared by its digest."""
 FREE = frozenset(

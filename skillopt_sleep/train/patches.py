@@ -77,7 +77,7 @@ class Patch:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Patch:
-        """Return the patch described by a dict; an entry of ``edits`` that is not a dict is kept as it is."""
+        """Return the patch described by a dict; entries of ``edits`` that are no dicts stay, and are reported later."""
         edits = [Edit.from_dict(edit) if isinstance(edit, Mapping) else edit for edit in read_list(d.get("edits"))]
         return cls(edits=edits, reasoning=str(d.get("reasoning") or ""), ranking_details=d.get("ranking_details"))
 
@@ -183,7 +183,8 @@ def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, 
 def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResult) -> str:
     """Return the text that shows an item in a prompt: request, answers and reference, each in XML tags.
 
-    ``failed`` is the attempt whose reason for failing is shown. Showing the reference is fair, as it is for training.
+    ``failed`` is the attempt whose reason for failing is shown. The items are for training, so showing the reference is
+    fair.
     """
     first = next(iter(answers.values()))
     facts = {"wanted": failed.reference_text, "why-it-failed": failed.fail_reason}

@@ -111,7 +111,7 @@ BACKENDS = {
 }
 """The reference implementation's own names of backends, each with the name of that backend here."""
 COMMANDS = {"codex_exec_path": "codex", "claude_code_exec_path": "claude"}
-"""Keys with the path of an agent's program, each with the backend that the path is for."""
+"""Keys whose value is the path of an agent's program, each with the backend that starts the program."""
 CONTROL: Mapping[str, Table] = {
     "fixed": {},
     "autonomous": {"lr_scheduler": "autonomous"},
@@ -140,7 +140,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
 def read_recipe(path: Path, over: Mapping[str, Json], *, published: Mapping[str, Json] | None = None) -> Recipe:
     """Read a training file; fields given in ``over``, such as those of the command line, override the file's.
 
-    If given, the table ``published`` replaces the file. Raises ``UsageError`` and ``ConfigError``.
+    A table given as ``published`` is used instead of the file. Raises ``UsageError`` and ``ConfigError``.
     """
     table = _read(path, ()) if published is None else dict(published)
     ignored: tuple[str, ...] = ()
@@ -206,7 +206,10 @@ def build_recipe(table: Mapping[str, Json]) -> Recipe:
 
 
 def merge_role(own: Mapping[str, Json], named: Mapping[str, Json]) -> Table:
-    """Return a role's options: the command line's over the file's; if it names another backend, only its own."""
+    """Put a role's options from the command line (``named``) over those from the file (``own``).
+
+    If the command line names another backend, the file's options are dropped.
+    """
     return cast("Table", _merge({"target": dict(own)}, {"target": dict(named)})["target"])
 
 

@@ -272,7 +272,7 @@ def group_by_item(results: Iterable[RolloutResult]) -> Mapping[str, list[Rollout
 
 
 def read_score(value: object, what: str) -> float:
-    """Return a score as a number from 0 to 1. Raises ``UsageError`` that begins with ``what``: "item 'q1': hard"."""
+    """Return a score as a number from 0 to 1, or raise ``UsageError``; ``what`` names it, as "item 'q1': hard"."""
     try:
         number = float(value)  # type: ignore[arg-type]  # numpy numbers and booleans are numbers too
     except (TypeError, ValueError):

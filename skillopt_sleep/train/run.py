@@ -339,10 +339,10 @@ def open_run(
     redactor: Redactor | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Run]:
-    """Set up an environment and yield its run, which has no items yet; close the engine afterwards.
+    """Set up an environment and yield a run in it, which has no items yet; end the run's workers afterwards.
 
-    An interrupt closes the backends. When a cap stops the run, the next process may spend as much again. Raises
-    ``UsageError`` for a mistake of the environment.
+    An interrupt (Ctrl-C) closes the backends. When a cap stops the run, the run may spend that much again when it is
+    resumed. Raises ``UsageError`` for a mistake of the environment.
     """
     clock = SystemClock()
 

@@ -46,7 +46,7 @@ HOMES = {
     "results": f"{RESULTS} {GATE} compute_score",
     "skill_text": "skill_hash",
 }
-"""For each module of this program, the names of the reference implementation that it defines."""
+"""For each module of this program, those names of the reference implementation that are defined in it."""
 PATHS = {
     "": f"AdapterEnv EnvAdapter {LOADERS} {VALUES} {RESULTS} {REFLECTION} {CHATS} {JSON} load_prompt compute_score"
     " skill_hash get_target_backend is_target_exec_backend is_target_chat_backend is_optimizer_chat_backend",
@@ -78,7 +78,7 @@ PATHS = {
     "utils.json_utils": JSON,
     "utils.scoring": "compute_score skill_hash",
 }
-"""For each module path of the reference implementation, the names to import from it; "" is this package itself."""
+"""For each module of the reference implementation, the names that can be imported from it; "": its top package."""
 SUBSTITUTES = {
     "get_optimizer_client": "use chat_optimizer, so that the call is counted",
     "set_target_backend": "name the target in [target] of the training file",

@@ -349,7 +349,7 @@ def _list_ids(items: Sequence[Item]) -> tuple[str, ...]:
 
 
 def _read_patch(reply: object, name: str) -> RawPatch | None:
-    """Return the patch in one value that the adapter's ``reflect`` returned; None if it proposes nothing."""
+    """Read one entry of the list that the adapter's ``reflect`` returned as a patch; None if it proposes nothing."""
     if reply is None or isinstance(reply, RawPatch):
         return reply
     if not isinstance(reply, Mapping):

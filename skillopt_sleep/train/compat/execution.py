@@ -58,7 +58,7 @@ def render_skill_md(
     description: str = "The skill that is being trained.",
     preamble: str = "",
 ) -> str:
-    """Return a skill as the text of a SKILL.md: frontmatter with name and description, the preamble, the skill."""
+    """Return the text of a SKILL.md: frontmatter with name and description, then the text ``preamble``, the skill."""
     body = "\n\n".join(part.strip() for part in (preamble, skill_content) if part.strip())
     return f"---\nname: {name}\ndescription: {description}\n---\n\n{body}\n"
 
