@@ -389,6 +389,6 @@ def test_nothing_is_lost_to_git_clean(cli, mira, night, live):
     """The copies in the project are gone; report and proposal are still there."""
     shutil.rmtree(mira.project / ".skillopt-sleep")
     assert cli("show", *mira.places).code == 0
-    assert f"skillopt-sleep adopt {night['night']}" in cli("status", *mira.places).out
+    assert f" adopt {night['night']}" in cli("status", *mira.places).out
     assert cli("adopt", *mira.places).code == 0
     assert cli("revert", *mira.places).code == 0

@@ -125,6 +125,6 @@ def test_proposal_that_no_longer_fits_says_so(tmp_path, monkeypatch):
     workspace, report = run(person, evolve_skill=False)
     page = show_night(report)
     assert "cannot be adopted" in page
-    assert "skillopt-sleep adopt" not in page
+    assert " adopt 2" not in page
     assert str(memory) in page
     assert workspace.staging.waiting() == ()
