@@ -164,7 +164,7 @@ def _describe_rule(
 ) -> RuleView:
     edit = applied.edit
     changes = [change for change in report.documents if change.kind == edit.document]
-    if state in {State.SAID, State.PROMISING, State.HELD}:  # adopted by hand, it goes into the files of the tested agent alone
+    if state in {State.SAID, State.PROMISING, State.HELD}:  # by hand, only the tested agent's files change
         changes = [change for change in changes if not change.untried] or changes
     paths = [relative_to_project(change.path, report.project) for change in changes]
     untried = [  # "proven with Claude Code, not tried with Codex"
