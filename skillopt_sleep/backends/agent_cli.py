@@ -93,7 +93,7 @@ class AgentCli(ABC):
 
 
 def find_command(command: str, env: Mapping[str, str], *, install: str) -> str:
-    """Return the path of a command on the PATH of ``env``. Raises ``NotInstalled`` with the advice ``install``."""
+    """Return the path of a command on the PATH of ``env``, or raise ``NotInstalled``, which quotes ``install``."""
     path = shutil.which(command, path=env.get("PATH", ""))
     if path is None:
         raise NotInstalled(f"{command} is not installed, or not on PATH: {install}")

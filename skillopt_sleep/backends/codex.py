@@ -319,7 +319,7 @@ class CodexBackend(AgentCli):
 
 
 class _TurnLimit:
-    """Makes Codex end after too many steps, for which it has no option: claims that Codex waits endlessly by then."""
+    """Makes this program end Codex after too many steps, by reporting an endless wait: Codex has no option for that."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -281,7 +281,7 @@ def _measure(output: IO[bytes]) -> int:
 
 
 def _peek(output: IO[bytes]) -> str:
-    """Return the output so far. The file's position is not moved, because the child shares it and writes there."""
+    """Return what a child has written so far, without moving the file's position, at which the child writes on."""
     if sys.platform == "win32":
         return ""
     return os.pread(output.fileno(), OUTPUT_LIMIT, 0).decode("utf-8", "replace")

@@ -151,7 +151,7 @@ class Mover:
 
 
 def _list_named(value: Record) -> dict[str, str]:
-    """Return an object's short texts by key if it names a secret, as in ``{"name": "DB_PASSWORD", …}``; else {}."""
+    """Return a JSON object's short texts by key if one names a secret, as "DB_PASSWORD" does; {} if none does."""
     texts = {key: inner for key, inner in value.items() if isinstance(inner, str) and len(inner) <= PART}
     telling = (key if key.casefold() not in NAMING else inner for key, inner in texts.items())
     return texts if any(is_secret_name(name.replace("-", "_")) for name in telling) else {}

@@ -71,7 +71,7 @@ class Traits:
     careless: float = 0.0
     """The probability that a proposed edit overwrites an existing rule."""
     reword: float = 0.0
-    """The probability that a proposed edit words the rule differently."""
+    """The probability that a proposed edit words its rule in one of the ``WORDINGS``, not as the world does."""
     crowding: float = 0.0
     """With 0.1, each rule in the prompt above the number ``span`` lowers the chance to follow any one rule by 10 %."""
     span: int = 8
@@ -115,7 +115,7 @@ def do_task(world: World, text: str, request: str, traits: Traits, luck: Luck) -
 
 
 def count_statements(rule: Rule, statements: Iterable[str]) -> int:
-    """Return how many of these statements state the rule."""
+    """Return how many of a prompt's statements state the rule."""
     return sum(rule.is_stated_in([statement]) for statement in statements)
 
 
@@ -265,7 +265,7 @@ def _find_task(world: World, text: str) -> WorldTask | None:
 
 
 def _measure_likeness(reply: str, answer: str) -> float:
-    """Return how much of a known reply an answer contains, 0 to 100; text around it does not count."""
+    """Return how much of a known reply an answer contains, 0 to 100; the answer's other text makes no difference."""
     if len(answer) < len(reply) * REWORDED / 100:
         return fuzz.ratio(fold(reply), fold(answer))
     return fuzz.partial_ratio(fold(reply), fold(answer))

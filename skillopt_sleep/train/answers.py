@@ -105,7 +105,7 @@ def normalize_answer(text: str) -> str:
 
 
 def compute_word_f1(given: str, wanted: str) -> float:
-    """Return the F1 score (0 to 1) of the words that two texts share, 1 for two empty texts; case is ignored."""
+    """Return how far the words of two texts agree, as F1 (0 to 1); 1 for two empty texts. Case is ignored."""
     a, b = normalize_answer(given).split(), normalize_answer(wanted).split()
     if not a or not b:
         return float(a == b)

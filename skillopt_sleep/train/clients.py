@@ -233,7 +233,7 @@ class AskClient:
     phase: str = ""
     """Stage of the run to which calls are charged, such as "rollout"; with "", each call names its own ``stage``."""
     sample: int = 0
-    """First of the ``SAMPLES`` sample numbers of this client's rollout."""
+    """First of the sample numbers that belong to this client's rollout (see ``SAMPLES``)."""
     max_completion_tokens: int | None = None
     _asked: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
     _lost: dict[str, list[tuple[int, SleepError]]] = field(default_factory=dict, repr=False, compare=False)

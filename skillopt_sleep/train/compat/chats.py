@@ -28,9 +28,9 @@ Row: TypeAlias = dict[str, Any]
 ENVIRONMENTS = "skillopt_sleep.train.compat.envs"
 """Name of the package into which a user's environment is imported if it has several modules that import each other."""
 TELLING = 12
-"""A prompt that quotes a text of one item only is about this item if the text has at least this many characters."""
+"""Minimum characters of a text found in only one item, so that a prompt which quotes the text is about that item."""
 SHORTEST = 3
-"""As ``TELLING``, but for a text that fills a line of the prompt: that is hardly chance, so it may be shorter."""
+"""As ``TELLING``, for a text that fills a whole line of the prompt; this is hardly chance, so it may be shorter."""
 
 
 def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
@@ -161,7 +161,7 @@ class CallLog:
 
     @contextmanager
     def record(self, call: Call) -> Iterator[None]:
-        """Log a call as running in a ``with`` block, then as lost if it failed; if not, forget its earlier losses."""
+        """Log a call as running in a ``with`` block. If it fails, log it as lost; if not, earlier losses of it go."""
         began = time.monotonic()
         with self.lock:
             self.running.append(call)
