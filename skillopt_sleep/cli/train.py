@@ -87,15 +87,17 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
         recipe = _use_own_tasks(workspace, recipe, folder) if from_nights else recipe
         trainer = build_trainer(workspace, recipe, progress=None)
         price = trainer.price()
-    cap, caps = choose_caps(recipe.config, price.calls, trainer.backends.values())
+    backends = {str(role): backend for role, backend in trainer.backends.items()}
+    asked = {role: f"{one.name}:{one.model}".rstrip(":") for role, one in backends.items()}
+    cap, caps = choose_caps(recipe.config, price.calls, backends.values())
     if dry_run:
-        _print_price(price, caps, trainer, as_json=as_json)
+        _print_price(price, caps, trainer, asked, as_json=as_json)
         return
     if from_nights:
         from skillopt_sleep.usecases.permissions import require_agreement
 
         require_agreement(workspace, trainer.backends.values())
-    for role, name in _name_models(trainer).items():
+    for role, name in asked.items():
         click.echo(f"{role}: {name}", err=True)
     steps, calls = number(price.steps, "step"), number(price.calls, "call")
     click.echo(f"{steps}, at most {calls}; cap: {caps}", err=True)
@@ -180,16 +182,8 @@ def _format_time(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{seconds:.0f} s"
 
 
-def _name_models(trainer: SkillOptTrainer) -> dict[str, str]:
-    """Return, for each role, its backend and model, such as "claude:opus"."""
-    return {
-        str(role): f"{backend.name}:{backend.model}" if backend.model else backend.name
-        for role, backend in trainer.backends.items()
-    }
-
-
-def _print_price(price: Price, caps: str, trainer: SkillOptTrainer, *, as_json: bool) -> None:
-    config, asked, notes = trainer.config, _name_models(trainer), get_notes(trainer.env)
+def _print_price(price: Price, caps: str, trainer: SkillOptTrainer, asked: dict[str, str], *, as_json: bool) -> None:
+    config, notes = trainer.config, get_notes(trainer.env)
     faults = [str(fault) for fault in trainer.find_faults()]
     if as_json:
         table = {"calls": price.calls, "out_root": config.out_root, "asked": asked, "data_notes": list(notes)}

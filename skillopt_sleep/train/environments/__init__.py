@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,6 @@ from skillopt_sleep.calls.parallel import Pool
 from skillopt_sleep.errors import SleepError, TransientBackend, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt, Reply
-from skillopt_sleep.model.ports import Backend
 from skillopt_sleep.model.text import excerpt, sha256, suggest_name
 from skillopt_sleep.train.clients import AskClient, as_backend
 from skillopt_sleep.train.compat.bridge import AdapterEnv, is_adapter, select_arguments
@@ -157,7 +156,9 @@ def run_rollout(
     def attempt(numbered: tuple[int, Item]) -> RolloutResult:
         number, item = numbered
         try:
-            asks = AskClient(ask=_DirectAsk(backend=backend)).for_rollout(phase=stage_label, sample=number)
+            asks = AskClient(ask=_DirectAsk(model=backend.model, complete=backend.complete)).for_rollout(
+                phase=stage_label, sample=number
+            )
             return roll_out(wrapped, item, skill, asks)
         except TransientBackend as error:
             return make_unmeasured(item, error)
@@ -173,14 +174,11 @@ def run_rollout(
 class _DirectAsk:
     """A ``ports.Ask`` that calls a backend directly, without ledger, retries and caps."""
 
-    backend: Backend
-
-    @property
-    def model(self) -> str:
-        return self.backend.model
+    model: str
+    complete: Callable[[Prompt], Reply]
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:  # noqa: ARG002  a ledger would book it
-        return self.backend.complete(prompt)
+        return self.complete(prompt)
 
 
 class _DuckTypedEnv(SkillEnv):
