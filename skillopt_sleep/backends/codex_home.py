@@ -35,7 +35,7 @@ USER_TABLE_SETTINGS = {"mcp_servers": "enabled=false", "model_providers": RETRIE
 PROVIDER = "skillopt-sleep"
 """Name under which we define Codex's built-in provider again, because with the original it makes up to 30 retries.
 
-Without an address it uses OpenAI's: that of the API or of ChatGPT, depending on the login.
+Our definition names no address, so Codex uses OpenAI's: that of the API or of ChatGPT, depending on the login.
 """
 LOGIN = "auth.json"
 

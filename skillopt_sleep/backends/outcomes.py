@@ -237,7 +237,7 @@ def find_error_line(stderr: str) -> str:
 
 
 def unwrap_error(words: str) -> str:
-    """Return message and code out of an API's JSON error; a text that is no such JSON is returned unchanged."""
+    """Return "MESSAGE CODE" from the JSON of an API's error, or the text unchanged if it is no such JSON."""
     try:
         body = decode_json(words, dict[str, Json])
     except BadReply:
