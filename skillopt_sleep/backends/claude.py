@@ -174,7 +174,7 @@ def _find_provider(env: Mapping[str, str]) -> str:
 
 
 def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
-    """Return the reply in what the CLI printed.
+    """Return the reply that the CLI's output contains.
 
     Raises what ``read_result`` raises, ``EmptyReply``, and ``BadReply`` for an answer without the requested JSON.
     """

@@ -46,7 +46,7 @@ EDITORS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 
 
 def cut_session(assignment: Assignment, put_back: PutBack, place: Workspace, env: Mapping[str, str]) -> SessionCopy:
-    """Return the recorded session up to the cut, rewritten for the workspace's folder. Raises ``NotPutBack``."""
+    """Return the recorded session up to the moment, rewritten for the workspace's folder. Raises ``NotPutBack``."""
     session = str(uuid4())
     records = read_records(put_back, "claude")
     chain = select_chain(records, put_back)
@@ -71,9 +71,9 @@ def cut_session(assignment: Assignment, put_back: PutBack, place: Workspace, env
 
 
 def select_chain(records: Sequence[Record], put_back: PutBack) -> list[Record]:
-    """Return the records of the conversation before the cut, oldest first; [] when nothing precedes it.
+    """Return the records of the conversation before the moment to resume at, oldest first; [] if nothing precedes it.
 
-    Raises ``NotPutBack`` when the record to cut at is missing, or records do not name their parents.
+    Raises ``NotPutBack`` when the record of the moment is missing, or records do not name their parents.
     """
     named = [record for record in records if record.get("uuid")]
     if not named or (len(named) > 1 and not any(record.get("parentUuid") for record in named)):

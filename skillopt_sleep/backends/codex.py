@@ -332,7 +332,7 @@ class _TurnLimit:
 
 
 def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
-    """Return the reply in what the CLI printed. Raises the fitting ``BackendError`` when it printed none."""
+    """Return the reply that the CLI's output contains. Raises the fitting ``BackendError`` when it contains none."""
     text, usage = read_turn(ended, deadline=deadline)
     return build_reply(CODEX, prompt, text, model=model, latency=ended.seconds, usage=usage)
 

@@ -82,7 +82,7 @@ def take_record(ended: Ended, home: Path, recorded: SessionCopy | None) -> OwnRe
 def cut_rollout(
     assignment: Assignment, put_back: PutBack, place: Workspace, env: Mapping[str, str], provider: str
 ) -> SessionCopy:
-    """Return the recorded session up to the cut, rewritten for workspace and ``provider``. Raises ``NotPutBack``."""
+    """Return a recorded session up to a moment, rewritten for workspace and ``provider``. Raises ``NotPutBack``."""
     records = read_records(put_back, "codex")
     meta = next((_payload(record) for record in records if record.get("type") == "session_meta"), {})
     if not meta:
@@ -105,9 +105,9 @@ def cut_rollout(
 
 
 def select_records(records: Sequence[Record], put_back: PutBack) -> list[Record]:
-    """Return the records of the conversation before the cut, without Codex's own setup; [] when nothing precedes it.
+    """Return the records of the conversation before the moment to resume at, without Codex's own setup; may be empty.
 
-    Raises ``NotPutBack`` when the file does not have the line to cut at.
+    Raises ``NotPutBack`` when the file does not have the line of the moment.
     """
     line = int(put_back.cut) if put_back.cut.isdecimal() else 0
     if not 1 < line <= len(records):

@@ -153,7 +153,7 @@ def _find_fault(prompt: Prompt, answer: str) -> str:
 
 
 def _reduce_schema(schema: dict[str, Json]) -> dict[str, Json]:
-    """Return a JSON Schema with only required fields, types and number ranges; items of lists are not described."""
+    """Return the part of a JSON Schema that a written answer must satisfy: required fields, types, number ranges."""
     reduced = {name: value for name, value in schema.items() if name in CHECKED_KEYWORDS}
     fields = schema.get("properties")
     if isinstance(fields, dict):

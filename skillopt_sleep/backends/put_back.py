@@ -52,7 +52,7 @@ PART = 1500
 
 
 class Edit(Struct, frozen=True, kw_only=True):
-    """An edit of the file ``path`` at the time ``at``, made in the recorded session before the cut."""
+    """An edit of the file ``path`` at the time ``at``, made in the recorded session before the moment."""
 
     path: str
     at: str
@@ -62,7 +62,7 @@ class SessionCopy(Struct, frozen=True, kw_only=True):
     """A session cut before a moment, ready to be resumed."""
 
     content: bytes
-    """The session file's bytes; empty when no conversation preceded the cut, so that there is nothing to resume."""
+    """The session file's bytes; empty when nothing preceded the moment, so that there is nothing to resume."""
     id: str
     """The copy's session id, which the agent resumes."""
     path: str = ""

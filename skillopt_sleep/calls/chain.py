@@ -254,7 +254,7 @@ class Recorded:
     _told: HoldsReplies | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Find out once whether the backend keeps copies of its replies, to be deleted when they are stored here."""
+        """Find out whether the backend keeps copies of its replies, which are deleted once the ledger has the reply."""
         object.__setattr__(self, "_told", self.backend if isinstance(self.backend, HoldsReplies) else None)
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:

@@ -235,7 +235,7 @@ def _revisit_items(run: Run, state: RunState, epoch: int, folder: str) -> tuple[
 
 
 def compare_attempts(before: Sequence[RolloutResult], now: Sequence[RolloutResult]) -> tuple[Revisit, ...]:
-    """Pair the attempts at each item, before and now; leave out items that were not measured under both skills."""
+    """Pair each item's attempt under the old skill (``before``) with that under the new; leave out unmeasured ones."""
     earlier = {result.id: result for result in before if not result.call_error}
     return tuple(
         Revisit(

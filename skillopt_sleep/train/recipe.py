@@ -269,7 +269,7 @@ def _resolve_paths(table: Table, folder: Path) -> Table:
 
 
 def _merge(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table:
-    """Merge ``over`` into ``under``, table by table; a changed environment or backend loses the old one's options."""
+    """Merge ``over`` into ``under``, table by table; where it names another environment or backend, old options go."""
     merged = dict(under)
     for name, value in over.items():
         below = merged.get(name)

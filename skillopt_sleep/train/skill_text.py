@@ -100,7 +100,7 @@ def apply_to_skill(
 
 
 def read_body(skill: str) -> str:
-    """Return the body of a skill without frontmatter, which is what a rewrite may change."""
+    """Return the text of a skill that a rewrite may change: its body, without frontmatter, appendix and guidance."""
     return read_region(_as_document(skill)).strip()
 
 

@@ -132,7 +132,7 @@ class SplitDataLoader(BaseDataLoader):
             self._splits[split] = items[: self.limit] if self.limit else items
 
     def load_raw_items(self, data_path: str) -> list[Item]:
-        """Return all items to be dealt: those of a JSON, JSONL or CSV file, or of the only file in a folder."""
+        """Return all items in ``data_path``: a JSON, JSONL or CSV file, or a folder with only one such file."""
         path = Path(data_path)
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         if len(files) != 1:

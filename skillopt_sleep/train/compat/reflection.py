@@ -144,7 +144,7 @@ def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
 
 
 def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path) -> RolloutResult:
-    """Convert a dict that a user's adapter returned to a result; take what it lacks from its item and its files."""
+    """Convert a dict that a user's adapter returned to a result; fill gaps from the item and the adapter's files."""
     item = (known or {}).get(str(row.get("id")) if isinstance(row, Mapping) else "")
     result = check_result(dict(row) if isinstance(row, Mapping) else row, item)
     folder = prediction_dir / result.id
