@@ -295,7 +295,7 @@ def _print_notices(notices: Iterable[str]) -> None:
 def assign(
     given: dict[str, Json], assignment: str, flag: str = "--set", example: str = "backends.claude.timeout=60"
 ) -> None:
-    """Set one value in nested tables, as ``flag`` says it: "a.b=3" gives {"a": {"b": 3}}. Raises ``UsageError``."""
+    """Set one value in nested tables: the ``assignment`` "a.b=3" gives {"a": {"b": 3}}. Raises ``UsageError``."""
     path, equals, text = assignment.partition("=")
     if not equals or not path:
         raise UsageError(f"{flag} {assignment}: expected KEY=VALUE, as in {flag} {example}")

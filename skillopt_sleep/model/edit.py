@@ -279,7 +279,7 @@ def _is_rule_edit(edit: EditRecord, rules: Sequence[str]) -> bool:
 
 
 def _edit_rule(text: str, edit: EditRecord, rules: Sequence[str]) -> tuple[str, str]:
-    """Apply an edit to one rule; return the new text, and the old rule it replaced, deleted or stands at, or ""."""
+    """Apply an edit to one rule; return the new text, and the old rule that the edit names by its ``anchor``, or ""."""
     rule = "" if edit.op is EditOp.DELETE else _make_rule(edit.text, rules)
     if edit.op is EditOp.APPEND:
         changed, expected, anchor = _append_rule(text, rule), (*rules, rule), ""

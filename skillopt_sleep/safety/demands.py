@@ -40,7 +40,7 @@ _P = {name: re.compile("".join(parts), re.IGNORECASE) for name, parts in _GRAMMA
 _MARKS = re.compile("[\u0300-\u0304\u0308\u0327]")
 """Matches marks on letters, which people leave out when they type in haste."""
 _NAMED = re.compile(r"`[^`\s]+`|[\"\u201c][^\"\s]+[\"\u201d]|\b(?:github|gitlab|html|https?)\b", re.IGNORECASE)
-"""Matches words that count in a demand, although they are function words or do not tell one task from another."""
+"""Matches words in code or quotes, and a few such as "github"; they count in a demand even if they are common words."""
 
 
 def _strip_marks(text: str) -> str:
@@ -55,7 +55,7 @@ STAKES = {name: re.compile(words, re.IGNORECASE) for name, words in _GRAMMAR["st
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 UNSPACED = re.compile(f"[{_UNSPACED}]")
 LETTER = rf"[^\W_{_UNSPACED}]"
-"""Pattern of a letter or digit of a script with blanks."""
+"""Pattern of a letter or digit of a script with blanks between the words."""
 _BOUND = re.compile(_P["limits"].pattern + _P["bounds"].pattern, re.IGNORECASE)
 _CONDITION = re.compile(rf"(?:{_P['conditions'].pattern})[^,;:.]*", re.IGNORECASE)
 _RESTRICTION = re.compile(f"{_P['conditions'].pattern}|{_P['conditions_unspaced'].pattern}", re.IGNORECASE)
@@ -118,7 +118,7 @@ class Polarity(Struct, frozen=True):
     complains: bool = False
     """Whether the clause says what the agent did wrong."""
     contrasts: bool = False
-    """Whether the clause names what another clause stands in place of ("instead of npm")."""
+    """Whether the clause names what something else must be used in place of ("instead of npm")."""
     dispenses: bool = False
     """Whether the clause says what need not be there ("without asking")."""
 

@@ -112,7 +112,7 @@ _FLAG = r"(?<![\w-])--?[A-Za-z][\w-]*"
 _NAME = r"\b\w+(?:_\w+)+\b|\b[a-z]+[A-Z]\w*\b|\b(?:[A-Z][a-z0-9]+){2,}\b|\B[$@]\w[\w/-]*"
 _PARTICULAR = re.compile("|".join(f"(?:{kind})" for kind in (_ADDRESS, _PATH, _FLAG, _NAME)))
 _AROUND = re.compile(rf"^{UNSPACED.pattern}+|{UNSPACED.pattern}+$")
-"""Matches letters beside a name in a script without blanks."""
+"""Matches letters right before or after a name that belong to a script without blanks between the words."""
 _ACTED_ON = re.compile(rf"{_ADDRESS}|{_FLAG}|(?:^|(?<!\w))(?:~|\.{{0,2}})/|(?<!\w)\.\w")
 """Pattern of what an agent could act on, such as an address, a flag or a path; a name alone only shows a spelling."""
 FILE_NAME = re.compile(r"\w[\w-]*\.[a-z]{1,5}")

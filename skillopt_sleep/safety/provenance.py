@@ -169,7 +169,7 @@ class _Typed:
                 yield f"provenance: {why}: “{excerpt(clause.strip(), 80)}”"
 
     def _count_strange(self, terms: Mapping[str, float]) -> int:
-        """Return how many of these words, among those with content, nobody typed in any form."""
+        """Return how many of these words nobody typed in any form; words that weigh less than 1 are not counted."""
         return sum(mass == 1 and not self.find_forms(term) for term, mass in terms.items())
 
     def _find_untyped_names(self, claimed: str) -> Iterator[str]:
