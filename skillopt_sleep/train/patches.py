@@ -46,7 +46,7 @@ class Edit:
     source_type: SourceType | None = None
     """Whether the edit was learnt from failures or successes."""
     merge_level: int | None = None
-    """Number of rounds of merging that produced the edit."""
+    """Number of rounds of merging patches that the edit has gone through."""
     update_origin: str = ""
     """Stage of training in which the environment proposed the edit; "" if the optimizer did, in an ordinary step."""
     update_target: str = ""

@@ -85,7 +85,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     notes: str = ""
     """What the optimizer noted for itself at the end of epochs about what works."""
     tried: tuple[StepNote, ...] = ()
-    """One note for each step of the current epoch."""
+    """For each step of the current epoch, what was tried and what came of it."""
     boundaries: tuple[dict[str, Any], ...] = ()
     """For each epoch's end, what became of the guidance in the skill and of the optimizer's notes."""
 
