@@ -302,7 +302,7 @@ class Budgeted:
     send: SendOnce
     progress: Progress | None = None
     line: str = ""
-    """The name of the called model, whose earlier calls tell what this one may cost."""
+    """Name of the called model; the cost of a new call is estimated from earlier calls under this name."""
     priced: bool = True
     """Whether the backend may report a price for a call; calls of a local model, for example, have none."""
 

@@ -60,7 +60,7 @@ LAST_MINUTE = "23:59"
     help="Folder of a project; may be repeated. Projects scheduled before stay.  [default: here]",
 )
 @click.option("--at", metavar="HH:MM", help="Local time at which the nights of all projects start.  [default: 03:00]")
-@click.option("--hour", type=click.IntRange(0, 23), help="Hour at which nights start, instead of --at.")
+@click.option("--hour", type=click.IntRange(0, 23), help="Hour at which nights start: short for --at HH:00.")
 @click.option("--minute", type=click.IntRange(0, 59), help="Minute at which nights start, with --hour.  [default: 0]")
 @click.option(
     "--jitter", type=click.IntRange(0, 720), help="Longest random delay of the start, in minutes.  [default: 10]"

@@ -37,10 +37,11 @@ PAIRS_A_LIFE = 108
 GO_ON_AT = 1
 """The least score at which another round (every task once more) in the same night is worth its price."""
 PAUSE_AT = -2
-"""The score at which the trial of an edit ends for the night before all tasks had a pair: one loss without a win.
+"""The score, that of one loss without a win, at which the trial of an edit is stopped early for this night.
 
-Measured (docs/gate.md): an edit that helps as often as it harms stops after a median of six pairs instead of ten. Of
-edits that lift the pass rate from .3 to .7, the first night accepts 77 % instead of 82 %, and all nights as many.
+Measured (docs/gate.md), with this stop against without: an edit that helps as often as it harms ends after a median of
+six pairs, not ten; of edits that lift the pass rate from .3 to .7, 77 %, not 82 %, are accepted in their first night,
+and over all nights the share is the same.
 """
 GRADED_MARGIN = 0.1
 """The difference that two graded scores (0 to 1) must exceed to count; smaller ones are the judge's inconsistency."""

@@ -169,7 +169,7 @@ class RuleTrial(Generic[TaskT]):
                 self.tally = replace(self.tally, characters=(before, after))
 
     def conclude(self, measure: Measure[TaskT]) -> Trial:
-        """Replay twice more each task that an accepted rule lost, then return the trial with its decision."""
+        """Return the trial with its decision; if it accepts the rule, first replay each task with a loss twice more."""
         rows, plan = self.rows, self.plan
         decision = _decide(rows, self.tally, plan, nothing=self._explain_nothing())
         if decision.verdict is Verdict.UNMEASURED and decide(self.tally, plan.k) is Verdict.ACCEPT:

@@ -86,7 +86,7 @@ class Ask(Struct, frozen=True, kw_only=True):
 
 
 def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
-    """Return the requests in a prompt, each once; a mere reply to ``answer``, the agent's text before it, has none."""
+    """Return the distinct requests in a prompt; none if it only replies to ``answer``, the agent's text before it."""
     prompt = strip_pasted(turn.prompt)[:READ]
     named = _LINK.sub(lambda link: f" {_KINDS.get(link['kind'] or '', '' if '://' in link[0] else 'pr')} ", prompt)
     words = _HEADING.sub("\n", named)

@@ -102,7 +102,7 @@ class AppliedEdit(Struct, frozen=True, kw_only=True):
     """An edit with its status: applied, or why not."""
 
     edit: EditRecord
-    """The edit; once applied, its anchor is a whole rule, as a few words of it may be ambiguous later."""
+    """The edit. Once applied, its anchor is the whole text of a rule, as a few words might match several later."""
     status: EditStatus
     why: str = ""
     """The reason for the status; "" only for an applied edit."""

@@ -234,10 +234,10 @@ def append_to(edit: EditRecord, kind: DocumentKind) -> EditRecord:
 def move_to_memory(
     baseline: Candidate, edits: Sequence[AppliedEdit], bounds: MemoryBounds
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]] | None:
-    """Return the baseline after the edits, and the edits, with every rule that they add to the skill put into memory.
+    """Move the rules that edits add to the skill into the memory file; return the baseline so edited, and the edits.
 
-    Returns None when no rule moves, or when one does not fit. An edit that replaces a rule of the live skill stays
-    there, because that rule is the user's.
+    Returns None when no edit adds a rule to the skill, or when a moved rule does not fit into the memory file. An edit
+    that replaces a rule of the live skill is not moved, because that rule is the user's.
     """
     memory = baseline[DocumentKind.MEMORY]
     if memory is None or not bounds.rules:

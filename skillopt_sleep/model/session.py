@@ -130,7 +130,7 @@ class SessionFile(Struct, frozen=True, kw_only=True):
 
 
 LARGE = 8 * 2**20
-"""Size in bytes from which only what was added to a session file is read; a smaller file is quickly read whole."""
+"""A session file of this many bytes or more is read from where the last reading ended; a smaller one is read whole."""
 
 
 class Skip(Struct, frozen=True, kw_only=True):

@@ -233,7 +233,7 @@ _VALUES: Mapping[str, Callable[[NightReport], str]] = {
     "called": _describe_calls,
     "mend": lambda night: _find_cause(night)[0],
     "said too": lambda night: (
-        "A rule that you said so is adopted only when you name it, several by repeating --edit."
+        "A rule under “You said so” is adopted only when you name it with --edit and its id; repeat --edit for several."
         if list_said(night)
         else ""
     ),

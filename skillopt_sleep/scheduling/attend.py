@@ -136,7 +136,7 @@ class Attendant:
         return self._compute_wake_time(schedule, now, self._world.zone())
 
     def _is_quiet(self) -> bool:
-        """Tell, without reading the database, whether no night has to start; at nearly every look that is enough."""
+        """Return True if no night is due for certain; False means that the database, not read here, must tell."""
         quiet, now = self._quiet, self._world.clock.now()
         return (
             quiet is not None

@@ -178,7 +178,9 @@ def refuse_unwritable(path: Path, *, within: Path) -> None:
     except FileNotFoundError:
         return
     except PermissionError as error:
-        raise Refused(f"you may not read the folder {error.filename}; adopt as its owner") from error
+        raise Refused(
+            f"you may not read the folder {error.filename}; run `skillopt-sleep adopt` as its owner"
+        ) from error
     if path.name not in names:
         raise Refused(f"the name of {path} on disk differs in case or accents; rename the file to {path.name}")
     if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
@@ -199,7 +201,9 @@ def _refuse_unwritable_parent(path: Path, within: Path) -> None:
     if not parent.is_dir():
         raise Refused(f"{parent} is not a folder, so {path} cannot be made in it")
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise Refused(f"the folder {parent} cannot be written to; make it writable, or adopt as its owner")
+        raise Refused(
+            f"the folder {parent} cannot be written to; make it writable, or run `skillopt-sleep adopt` as its owner"
+        )
 
 
 def _make_temporary_prefix(path: Path) -> str:

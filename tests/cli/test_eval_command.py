@@ -147,7 +147,7 @@ WRONG = {
     "environment": (["--no-skill", "--env", "simple_q"], ["no environment 'simple_q'", "did you mean 'simple_qa'"]),
     "environment file": (["--no-skill", "--env", "my_env.py"], ["no environment file", "my_env.py"]),
     "data file": (["--no-skill", "--env", "items.csv"], ["--env simple_qa --data items.csv"]),
-    "folder": (["--no-skill", "--env", ".."], ["the folder .. has no adapter.py: name the environment file"]),
+    "folder": (["--no-skill", "--env", ".."], ["the folder .. has no adapter.py; name its environment file"]),
     "option": (["--no-skill", "--env", "simple_qa", "--option", "scorin=f1"], ["no option 'scorin'", "'scoring'"]),
     "option's form": (["--no-skill", "--env", "simple_qa", "--option", "f1"], ["--option f1", "KEY=VALUE"]),
     "no data": (["--no-skill", "--env", "simple_qa"], ["simple_qa has no data: name a file"]),

@@ -456,7 +456,9 @@ def test_thoughts_of_the_target_are_not_scored():
 
 def test_scorer_that_raises_on_wrong_answers_is_found_beforehand():
     """A function that reads every answer as a number fails when it is tried."""
-    with pytest.raises(UsageError, match=r"raised ValueError on item '1'.*found by scoring the answer"):
+    with pytest.raises(
+        UsageError, match=r"raised ValueError on item '1'.*found when the scorer was tried on the answer"
+    ):
         SimpleQAEnv(
             train_items=[{"id": "1", "question": "How many?", "answers": ["1"]}],
             scoring=lambda text, item: float(float(text) == float(item["answers"][0])),

@@ -68,18 +68,21 @@ def load_environment(
     if (place / ADAPTER_FILE).is_file():
         place /= ADAPTER_FILE
     if not place.is_file():
-        what = f"the folder {place} has no {ADAPTER_FILE}: name the" if place.is_dir() else "there is no"
-        raise UsageError(f"{what} environment file {place / 'FILE.py' if place.is_dir() else place}")
+        if place.is_dir():
+            raise UsageError(
+                f"the folder {place} has no {ADAPTER_FILE}; name its environment file, as in {place}/FILE.py"
+            )
+        raise UsageError(f"there is no environment file {place}")
     return make_environment(_find_in_module(_import_file(place), name, place), options, f"{place}", config=config)
 
 
 def make_environment(
     maker: object, options: Mapping[str, Json], where: str, *, config: Mapping[str, Any] | None = None
 ) -> SkillEnv:
-    """Make an environment by calling a class or function with options; an adapter class also gets ``config`` values.
+    """Make an environment by calling a class or function with options.
 
-    These are the values of the training config that its arguments are named after.
-    Raises ``UsageError`` for an unknown option or an error of the class or function; the message begins with ``where``.
+    Each argument of an adapter class that has the name of a value in ``config``, the training config, gets that value.
+    Raises ``UsageError`` for an unknown option, or if the call itself raises; the message begins with ``where``.
     """
     if not callable(maker):
         if options:

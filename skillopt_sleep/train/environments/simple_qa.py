@@ -184,7 +184,9 @@ class SimpleQAEnv(SkillEnv):
                 try:
                     self._score(tried, item)
                 except UsageError as error:
-                    raise UsageError(f"{error} (found by scoring the answer {excerpt(repr(tried), 40)})") from error
+                    raise UsageError(
+                        f"{error} (found when the scorer was tried on the answer {excerpt(repr(tried), 40)})"
+                    ) from error
 
     def _list_items(self) -> list[Item]:
         return [item for split in SPLITS for item in self._splits[split]]
