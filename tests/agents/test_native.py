@@ -407,7 +407,7 @@ def test_agent_without_a_sandbox_was_not_tried(built, loopback, tmp_path, own_tm
         if cli.name == "claude":
             work, _ = in_copy(cli, tmp_path / cli.version)
             loopback.mind = doing("echo new > code")
-            with pytest.raises(Overloaded, match="claude's sandbox did not start"):
+            with pytest.raises(Overloaded, match="the sandbox of claude did not start"):
                 built(cli).run(work)
 
 
