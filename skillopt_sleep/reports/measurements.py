@@ -192,7 +192,7 @@ def describe_position(audit: NoiseReport) -> str:
     if not position.first + position.second:
         return f"{said}."
     if position.chance >= SUSPICIOUS:
-        return f"{said}. It favours neither place."
+        return f"{said}. That is no sign that it favours a place."
     return f"{said}, which is more than luck. As the order is random, this hides gains but favours neither side."
 
 

@@ -82,7 +82,7 @@ class Status(Struct, frozen=True, kw_only=True):
     """Sentences on why that night proves less than it seems, such as that its agent was simulated."""
 
 
-HEAD = ("night", "ended", "tests passed", "calls", "money", "proposal")
+HEAD = ("night", "ended", "answers passed", "calls", "money", "proposal")
 
 NIGHTS, PENDING = 5, 3
 """Maximum nights and undecided changes that ``status`` shows without ``--all``."""

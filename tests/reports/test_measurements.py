@@ -187,7 +187,7 @@ def test_nothing_is_said_of_nothing():
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (Position(first=9, second=7, ties=12), "It favours neither place"),
+        (Position(first=9, second=7, ties=12), "That is no sign that it favours a place"),
         (Position(first=20, second=2), "which is more than luck"),
         (Position(ties=4), "won never, the second never."),
     ],
