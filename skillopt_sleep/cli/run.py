@@ -26,8 +26,8 @@ from skillopt_sleep.errors import BudgetSpent, DiskError, Refused, UsageError
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
+    from skillopt_sleep.diagnostics import NightReport
     from skillopt_sleep.model.task import TaskRecord
-    from skillopt_sleep.night.report import NightReport
     from skillopt_sleep.usecases.workspace import Workspace
 
 RECORDED_IN = "/home/mira/kistenlauf"

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.calls.parallel import Pool
+from skillopt_sleep.diagnostics import BackendHealth, NightReport
 from skillopt_sleep.errors import NotInstalled, NotLoggedIn
 from skillopt_sleep.model.call import Allowance, Caps, Role
 from skillopt_sleep.model.ports import Backend, Judge, Ledger, Progress
-from skillopt_sleep.night.plan import Connection
-from skillopt_sleep.night.report import BackendHealth, NightReport
 from skillopt_sleep.optimizer.replay import Manner, Models
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Probed(Struct, frozen=True, kw_only=True):
                 raise (NotLoggedIn if health.logged_in is False else NotInstalled)(health.detail)
 
 
-def probe(connection: Connection) -> Probed:
+def probe(connection: NightConnection) -> Probed:
     """Check the backends of target and optimizer without a model call."""
     return Probed(backends=connection.probe())
 

@@ -14,6 +14,7 @@ from statistics import fmean
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import DocumentChange, NightReport, PendingReport, SealedTest
 from skillopt_sleep.errors import BackendError, BudgetSpent
 from skillopt_sleep.gate import noise
 from skillopt_sleep.gate.account import Account
@@ -37,11 +38,11 @@ from skillopt_sleep.model.task import Split, TaskRecord, may_ask_model
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep, quote_rule
 from skillopt_sleep.night.plan import ConsolidatePlan, Kit, NightPlan
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.night.ports import Proposed, Trials
 from skillopt_sleep.night.propose import History, propose_rules
-from skillopt_sleep.night.report import DocumentChange, NightReport, PendingReport, SealedTest
 from skillopt_sleep.night.try_edits import RuleOnTrial, TrialRunner, find_base
 from skillopt_sleep.optimizer.replay import Models
+from skillopt_sleep.storage.staging import Proposed
+from skillopt_sleep.storage.trials import TrialStore
 
 
 def consolidate(
@@ -245,7 +246,7 @@ class Unsealed(Struct, frozen=True, kw_only=True):
 
 
 def score_sealed_test(
-    night: str, plan: NightPlan, tasks: Sequence[TaskRecord], models: Models, trials: Trials, *, calls_left: int
+    night: str, plan: NightPlan, tasks: Sequence[TaskRecord], models: Models, trials: TrialStore, *, calls_left: int
 ) -> Unsealed:
     """Replay the sealed ``tasks``, which no rule was learnt from or tried on, without and with the adopted change.
 
@@ -365,7 +366,7 @@ class Audited(Struct, frozen=True, kw_only=True):
         return replace(report, audit=self.audit)
 
 
-def audit(night: str, outcome: Consolidated, plan: NightPlan, trials: Trials) -> Audited:
+def audit(night: str, outcome: Consolidated, plan: NightPlan, trials: TrialStore) -> Audited:
     """Store tonight's replays of live documents; estimate noise and bias from those of all nights. No call is made.
 
     The smallest gain that a night can show depends on its number of validation tasks; a night without any is taken to

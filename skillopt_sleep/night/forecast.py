@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightReport
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.gate.rule import (
     GO_ON_AT,
@@ -34,7 +35,6 @@ from skillopt_sleep.night.load_check import MOMENTS
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Pools, group_lessons, split_tasks
 from skillopt_sleep.night.propose import COVERED, find_coverage
-from skillopt_sleep.night.report import NightReport
 from skillopt_sleep.night.select_tasks import choose_tasks, list_open_prompts, merge_mined
 from skillopt_sleep.night.try_edits import CALLS_A_PAIR, MOST_SOURCES, count_own_calls
 from skillopt_sleep.optimizer.replay import find_put_back

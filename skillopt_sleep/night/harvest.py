@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import Counts, NightReport
 from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.ports import PairJudge, Source
 from skillopt_sleep.model.session import Feedback, Place, Session, SessionFile, SessionKey, Skip, Turn, list_typed
 from skillopt_sleep.model.task import Split, TaskRecord, is_sibling, may_vote, require_reference
 from skillopt_sleep.model.text import fold
-from skillopt_sleep.night.ports import Inbox
-from skillopt_sleep.night.report import Counts, NightReport
+from skillopt_sleep.storage.archive import SessionInbox
 
 if TYPE_CHECKING:
     from skillopt_sleep.mining.moment_tasks import Talk
@@ -91,7 +91,7 @@ class Harvested(Struct, frozen=True, kw_only=True):
 def harvest(
     sources: Sequence[Source],
     window: Window,
-    inbox: Inbox,
+    inbox: SessionInbox,
     read: ReadFiles,
     place: Callable[[str, str], Place],
     *,
@@ -128,7 +128,7 @@ def harvest(
     )
 
 
-def _list_recent(inbox: Inbox, place: Callable[[str, str], Place]) -> tuple[SessionKey, ...]:
+def _list_recent(inbox: SessionInbox, place: Callable[[str, str], Place]) -> tuple[SessionKey, ...]:
     """Return the latest sessions of this project, at most ``RECENT`` with each agent."""
     found: dict[str, list[SessionKey]] = {}
     for key in inbox.recent():
@@ -143,7 +143,7 @@ def _list_waiting_turns(session: Session, key: SessionKey) -> Iterator[Turn]:
     return dropwhile(lambda turn: turn.id != key.first_turn, session.turns)
 
 
-def file_sessions(sources: Sequence[Source], inbox: Inbox, read: ReadFiles) -> Filed:
+def file_sessions(sources: Sequence[Source], inbox: SessionInbox, read: ReadFiles) -> Filed:
     """Read every session file that has changed since it was last stored, and store its new turns in the inbox."""
     skipped: list[Skip] = []
     new: list[Session] = []

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import Confirmation, Loading, NightReport, ReplayReport
 from skillopt_sleep.errors import BudgetSpent, TransientBackend
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Reply
@@ -25,7 +26,6 @@ from skillopt_sleep.model.rollout import STALE, Ending, ReplayMode, ReplayResult
 from skillopt_sleep.model.rules import MemoryBounds, move_to_memory
 from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
-from skillopt_sleep.night.report import Confirmation, Loading, NightReport, ReplayReport
 from skillopt_sleep.optimizer.replay import Attempt, Manner, Models, assign, find_put_back, record_trajectory, replay
 
 PHASE = "load"

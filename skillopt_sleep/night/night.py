@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from skillopt_sleep.diagnostics import NightReport
 from skillopt_sleep.night.connection import probe
 from skillopt_sleep.night.consolidate import audit, consolidate, score_sealed_test, stage_proposal
 from skillopt_sleep.night.forecast import forecast_calls
 from skillopt_sleep.night.harvest import harvest
 from skillopt_sleep.night.load_check import check_loading
 from skillopt_sleep.night.plan import Kit, NightPlan, recollect
-from skillopt_sleep.night.report import NightReport
 from skillopt_sleep.night.select_tasks import prepare_tasks, select_tasks, split_prepared
 
 

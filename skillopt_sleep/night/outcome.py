@@ -9,6 +9,15 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import (
+    GateAction,
+    HoldoutDetail,
+    HoldoutRow,
+    NightReport,
+    PendingReport,
+    StoppedBy,
+    TrialReport,
+)
 from skillopt_sleep.errors import BadReply
 from skillopt_sleep.gate.account import Arm, EvidenceRow, Position, Trial, Tried, evidence_row
 from skillopt_sleep.gate.noise import BaseReplay
@@ -20,15 +29,6 @@ from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import Split, TaskRecord, reference_kind
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.night.report import (
-    GateAction,
-    HoldoutDetail,
-    HoldoutRow,
-    NightReport,
-    PendingReport,
-    StoppedBy,
-    TrialReport,
-)
 from skillopt_sleep.optimizer.step import Reflection
 
 MAX_RESPONSE = 240

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import BackendHealth, NightReport, PendingReport
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.noise import NoiseReport
@@ -28,10 +29,16 @@ from skillopt_sleep.model.session import Conversation, Place
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.night.harvest import Harvested, ReadFiles, Window
-from skillopt_sleep.night.pools import Past, SplitPlan
-from skillopt_sleep.night.ports import Archive, Inbox, Journal, RejectedEdits, Staging, Trials
-from skillopt_sleep.night.report import BackendHealth, NightReport, PendingReport
-from skillopt_sleep.optimizer.replay import Manner, Models
+from skillopt_sleep.night.pools import SplitPlan
+from skillopt_sleep.optimizer.replay import Manner
+from skillopt_sleep.storage.archive import Past
+
+if TYPE_CHECKING:
+    from skillopt_sleep.night.connection import NightConnection
+    from skillopt_sleep.storage.archive import SessionInbox, TaskArchive
+    from skillopt_sleep.storage.journal import NightJournal
+    from skillopt_sleep.storage.staging import ProposalStaging
+    from skillopt_sleep.storage.trials import RejectedEditStore, TrialStore
 
 
 class MiningPlan(Struct, frozen=True, kw_only=True):
@@ -215,32 +222,18 @@ class NightPlan(Struct, frozen=True, kw_only=True):
         )
 
 
-class Connection(Protocol):
-    """The connection of a night to target and optimizer, ready for calls."""
-
-    @property
-    def models(self) -> Models:
-        """Target, optimizer and judges, ready to be called, with the threads that call them in parallel."""
-
-    def probe(self) -> tuple[BackendHealth, ...]:
-        """Check every backend without a model call. Raises nothing."""
-
-    def close(self) -> None:
-        """End running calls and remove what they left. A second call has no effect."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """The stores, the sources and the functions that a night gets from outside, each behind its protocol."""
+    """The stores, the sources and the functions that a night gets from outside."""
 
     sources: Sequence[Source]
-    inbox: Inbox
-    archive: Archive
-    rejected: RejectedEdits
-    trials: Trials
-    staging: Staging
-    journal: Journal
-    connect: Callable[[Ledger, Harvested], Connection]
+    inbox: SessionInbox
+    archive: TaskArchive
+    rejected: RejectedEditStore
+    trials: TrialStore
+    staging: ProposalStaging
+    journal: NightJournal
+    connect: Callable[[Ledger, Harvested], NightConnection]
     read: ReadFiles
     place: Callable[[str, str], Place]
     """A function that tells, given a session's folder and git remote, whether it is of this night's project."""

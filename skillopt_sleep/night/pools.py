@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightReport, TaskLabel, TaskOrigin
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.mining.insights import quote
 from skillopt_sleep.model.lexicon import is_standing_wish
@@ -18,7 +19,7 @@ from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.rules import count_touched, find_heavy
 from skillopt_sleep.model.task import Split, TaskRecord, group_of, is_sibling
 from skillopt_sleep.model.text import excerpt, sha256
-from skillopt_sleep.night.report import NightReport, TaskLabel, TaskOrigin
+from skillopt_sleep.storage.archive import Past
 
 TEST_SHARE = 0.1
 """The share of an archive's groups of near-duplicates that is sealed: used only to test adopted changes."""
@@ -55,15 +56,6 @@ class SplitPlan(Struct, frozen=True, kw_only=True):
     max_test: int = 12
     recall_k: int = 0
     """The number of earlier nights' tasks that are trained on again because they resemble tonight's tasks."""
-
-
-class Past(Struct, frozen=True, kw_only=True):
-    """The use of an archive's tasks in earlier nights, by task id."""
-
-    fresh: frozenset[str] = frozenset()
-    """Ids of the tasks that no finished night has used."""
-    as_val: Mapping[str, int] = {}
-    """For every used task the number of nights that validated with it; 0: the task was only trained on."""
 
 
 class Pools(Struct, frozen=True, kw_only=True):

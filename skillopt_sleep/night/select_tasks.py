@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightReport, StoppedBy
 from skillopt_sleep.errors import BackendUnusable, BadReply, BudgetSpent
 from skillopt_sleep.gate.pending import Dropped, PendingEdit, choose_for_tonight, drop_if_over, revive
 from skillopt_sleep.mining.label_feedback import OpenPrompt, label_open, list_label_notes, list_open
@@ -29,10 +30,10 @@ from skillopt_sleep.model.task import (
 )
 from skillopt_sleep.night.harvest import Harvested, find_moment_tasks, pin_unproven
 from skillopt_sleep.night.plan import Kit, NightPlan
-from skillopt_sleep.night.pools import Past, Pools, SplitPlan, split_tasks
-from skillopt_sleep.night.report import NightReport, StoppedBy
+from skillopt_sleep.night.pools import Pools, SplitPlan, split_tasks
 from skillopt_sleep.night.try_edits import find_base
 from skillopt_sleep.optimizer.replay import Manner, Models
+from skillopt_sleep.storage.archive import Past
 
 UNREADABLE = ("cannot be read", "answered without any")
 """Parts of the messages of errors about replies in a wrong form; an error without them means that no reply came."""

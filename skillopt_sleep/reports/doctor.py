@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from skillopt_sleep.agents import agent_of_source
+from skillopt_sleep.diagnostics import BackendHealth
 from skillopt_sleep.mining.insights import Insights
 from skillopt_sleep.model.call import Caps
 from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.night.forecast import DryRun
-from skillopt_sleep.night.report import BackendHealth
 from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Tone
 from skillopt_sleep.reports.formatting import PHASES, list_left_out, number, plain
 from skillopt_sleep.reports.insights import count_insights, describe_insights

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.diagnostics import NightReport
 from skillopt_sleep.model.call import Caps, Spend, find_range
 from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.night.report import NightReport
 
 DOCUMENTS = {"skill": "skill", "memory": "memory file"}
 """The name of each kind of document as reports show it."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from skillopt_sleep.diagnostics import GateAction, Loading, NightReport, NightState, StoppedBy
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Caps, Spend
-from skillopt_sleep.night.report import GateAction, Loading, NightReport, NightState, StoppedBy
 from skillopt_sleep.reports.blocks import Tone
 from skillopt_sleep.reports.formatting import ERRORS, WORDS, describe_errors, number, plain, score, sentence, spell
 from skillopt_sleep.reports.measurements import describe_gains, describe_shortfall, paired_trials

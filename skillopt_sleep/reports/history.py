@@ -10,10 +10,10 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightReport
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.model.call import Spend
 from skillopt_sleep.model.session import Feedback, Session, list_typed
-from skillopt_sleep.night.report import NightReport
 from skillopt_sleep.reports.formatting import money, number, plain, total_spend
 from skillopt_sleep.reports.headline import summarize_night
 from skillopt_sleep.reports.measurements import describe_account

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from skillopt_sleep.diagnostics import NightReport, PendingReport, SealedTest, TrialReport
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.noise import ENOUGH, SUSPICIOUS, AATest, NoiseReport
 from skillopt_sleep.gate.rule import PROVEN, Effect, Verdict, exact_error
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.call import Expected, Spend
 from skillopt_sleep.model.task import DECIDING, Shortfall
-from skillopt_sleep.night.report import NightReport, PendingReport, SealedTest, TrialReport
 from skillopt_sleep.reports.blocks import Items, Page, Section
 from skillopt_sleep.reports.formatting import DOCUMENTS, WORDS, money, number, plain, score, sentence, times
 from skillopt_sleep.reports.rows import QUOTE_CHARACTERS, Outcome, TaskRow

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.night.report import HoldoutRow, NightReport
+from skillopt_sleep.diagnostics import HoldoutRow, NightReport
 from skillopt_sleep.reports.formatting import (
     HERE,
     Shell,

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from skillopt_sleep.diagnostics import HoldoutRow, NightReport, PendingReport, TaskLabel, TrialReport
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus
 from skillopt_sleep.model.moment import MomentReference
-from skillopt_sleep.night.report import HoldoutRow, NightReport, PendingReport, TaskLabel, TrialReport
 from skillopt_sleep.reports.formatting import WORDS, number, plain, plain_lines, times
 
 if TYPE_CHECKING:  # what a night was made of takes longer to import than `status` runs

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightReport, PendingReport, TaskLabel
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
 from skillopt_sleep.model.lexicon import is_standing_wish
-from skillopt_sleep.night.report import NightReport, PendingReport, TaskLabel
 from skillopt_sleep.reports.formatting import DOCUMENTS, WORDS, number, plain
 from skillopt_sleep.reports.measurements import chance, describe_pending, describe_trial
 from skillopt_sleep.reports.rows import (

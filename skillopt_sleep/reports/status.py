@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from skillopt_sleep.diagnostics import NightReport, NightState, PendingReport, SealedTest
 from skillopt_sleep.gate.account import Account
-from skillopt_sleep.night.report import NightReport, NightState, PendingReport, SealedTest
 from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Table, Tone, count_rest
 from skillopt_sleep.reports.formatting import HERE, WORDS, Shell, money, number, plain, total_spend
 from skillopt_sleep.reports.headline import TONES, Ending, summarize_night

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from skillopt_sleep.diagnostics import BackendHealth, Loading, NightReport, NightState
 from skillopt_sleep.model.call import PhaseTally
-from skillopt_sleep.night.report import BackendHealth, Loading, NightReport, NightState
 from skillopt_sleep.reports import measurements
 from skillopt_sleep.reports.formatting import (
     DOCUMENTS,

@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from skillopt_sleep.diagnostics import NightReport, TaskLabel, TrialReport
 from skillopt_sleep.gate.pending import SAID
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, strip_list_mark
 from skillopt_sleep.model.text import contains_words, excerpt, fold
-from skillopt_sleep.night.report import NightReport, TaskLabel, TrialReport
 from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Table, Tone, count_rest
 from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain, score, sentence, when
 from skillopt_sleep.reports.measurements import describe_trial

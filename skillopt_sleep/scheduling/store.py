@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from skillopt_sleep.diagnostics import NightState
 from skillopt_sleep.errors import DiskError
-from skillopt_sleep.night.report import NightState
 from skillopt_sleep.scheduling.due import REMEMBERED, Attempt, DaemonState, Schedule
 from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.database import Database, convert_value

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from skillopt_sleep.model.session import (
     LARGE,
@@ -27,8 +28,6 @@ from skillopt_sleep.storage.database import Database, decode_json
 if TYPE_CHECKING:
     import sqlite3
 
-    from skillopt_sleep.night.pools import Past
-
 MOST_MARKS = 32
 """Maximum number of session files, those that changed last, for which a mark is stored: the place from which only what
 was added has to be read. Marks take up to 0.5 % of the size of these files.
@@ -41,7 +40,7 @@ _REMOTE = "COALESCE(remote, '') AS remote FROM sessions LEFT JOIN session_remote
 
 
 class SessionInbox:
-    """The archived sessions, mined or not (``ports.Inbox``).
+    """The archived sessions, mined or not.
 
     Each turn is stored once, with the first file that contained it, so a resumed, forked or copied session adds only
     its new turns. When a file changes, its new turns are added, and turns that it lost stay in the archive.
@@ -263,6 +262,15 @@ class SessionInbox:
         return apply_labels(session, self.find_labels(session.source, [turn.id for turn in session.turns]))
 
 
+class Past(Struct, frozen=True, kw_only=True):
+    """The use of an archive's tasks in earlier nights, by task id."""
+
+    fresh: frozenset[str] = frozenset()
+    """Ids of the tasks that no finished night has used."""
+    as_val: Mapping[str, int] = {}
+    """For every used task the number of nights that validated with it; 0: the task was only trained on."""
+
+
 class TaskArchive:
     """The tasks mined so far. A ``scope`` is a project folder, or "" for all work of this user (``ports.Archive``)."""
 
@@ -307,8 +315,6 @@ class TaskArchive:
 
     def past(self, scope: str) -> Past:
         """Return the ids of unused tasks, and for each used one the number of nights in which it decided on edits."""
-        from skillopt_sleep.night.pools import Past  # noqa: PLC0415  `status` reads this module and deals nothing
-
         rows = self._database.rows(
             "SELECT task, SUM(split = ?) AS nights FROM services WHERE scope = ? AND split != ? GROUP BY task",
             (Split.VAL, scope, Split.TEST),

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import GateAction, NightReport, NightState, StoppedBy
 from skillopt_sleep.errors import (
     Awaiting,
     BackendError,
@@ -26,13 +27,20 @@ from skillopt_sleep.gate.account import EvidenceRow
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Role, Spend
 from skillopt_sleep.model.ports import Clock, Ledger
-from skillopt_sleep.night.ports import Outcome
-from skillopt_sleep.night.report import GateAction, NightReport, NightState, StoppedBy
 from skillopt_sleep.storage.database import Database, decode_json
 from skillopt_sleep.storage.files import make_own_folder, write_atomic
 from skillopt_sleep.storage.ledger import NightLedger
 
 P = ParamSpec("P")
+
+
+class Outcome(Protocol):
+    """What a stage of the night produces: a value that can be stored and that adds its part to the report."""
+
+    def add_to(self, report: NightReport) -> NightReport:
+        """Return the report with this stage's part added, without any other effect."""
+
+
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
 TOO_LITTLE_MEASURED = 5
@@ -45,7 +53,7 @@ def get_night_folder(project: str, night: str) -> Path:
 
 
 class JournalledNight:
-    """A running night (``ports.OpenNight``) that stores each stage's result and then updates its report."""
+    """A running night that stores each stage's result and then updates its report."""
 
     def __init__(self, journal: NightJournal, report: NightReport, *, sitting: int) -> None:
         self._journal = journal
@@ -150,7 +158,7 @@ class Renderers:
 
 
 class NightJournal:
-    """All nights of this user, in the database and in each project's ``.skillopt-sleep`` folder (``ports.Journal``)."""
+    """All nights of this user, in the database and in each project's ``.skillopt-sleep`` folder."""
 
     def __init__(
         self,

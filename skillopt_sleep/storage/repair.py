@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightReport, NightState, SealedTest
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.gate.rule import Verdict
@@ -29,7 +30,6 @@ from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.rollout import Trajectory
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.task import TaskRecord
-from skillopt_sleep.night.report import NightReport, NightState, SealedTest
 from skillopt_sleep.storage.atomic_replace import Swap
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.files import write_atomic

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.diagnostics import DocumentChange
 from skillopt_sleep.errors import Refused, SleepError
 from skillopt_sleep.model.document import (
     Candidate,
@@ -28,8 +29,6 @@ from skillopt_sleep.model.document import (
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.model.ports import Clock
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.night.ports import Proposed
-from skillopt_sleep.night.report import DocumentChange
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 from skillopt_sleep.storage.files import make_own_folder, read_regular, refuse_links, write_atomic
 from skillopt_sleep.storage.projects import is_tracked
@@ -102,9 +101,18 @@ class Proposal(Struct, frozen=True, kw_only=True):
     manifest: Manifest
 
 
+class Proposed(NamedTuple):
+    """The changes that a night proposes for one agent's documents; ``edits`` turn baseline into candidate, in order."""
+
+    baseline: Candidate
+    candidate: Candidate
+    edits: Sequence[AppliedEdit]
+    untried: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ProposalStaging:
-    """Writes, lists and verifies the proposals for one project, given as an absolute path (``night.plan.Staging``)."""
+    """Writes, lists and verifies the proposals for one project, given as an absolute path."""
 
     database: Database
     _: KW_ONLY

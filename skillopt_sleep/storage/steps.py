@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightState
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.session import Conversation, Session, list_typed
 from skillopt_sleep.model.task import TaskRecord
-from skillopt_sleep.night.report import NightState
 from skillopt_sleep.storage.database import REPAIR, Database, decode_json
 
 LEVEL = 6

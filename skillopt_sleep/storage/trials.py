@@ -17,17 +17,17 @@ from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 
 if TYPE_CHECKING:
+    from skillopt_sleep.diagnostics import SealedTest
     from skillopt_sleep.gate.account import Position
     from skillopt_sleep.gate.noise import BaseReplay
     from skillopt_sleep.mining.references import JudgedPair, KeptProof
-    from skillopt_sleep.night.report import SealedTest
 
 RECALLED = 24
 """Maximum rejected edits that the optimizer is shown; more would leave too little room for the failed rollouts."""
 
 
 class TrialStore:
-    """What all nights of a project found out about edits and about their own measurements (``ports.Trials``)."""
+    """What all nights of a project found out about edits and about their own measurements."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -126,7 +126,7 @@ class TrialStore:
 
     def sealed(self, project: str) -> tuple[SealedTest, ...]:
         """Return the results of all tests of adopted changes, the latest first."""
-        from skillopt_sleep.night.report import SealedTest  # noqa: PLC0415
+        from skillopt_sleep.diagnostics import SealedTest  # noqa: PLC0415
 
         rows = self._database.rows(
             "SELECT outcome FROM sealed_tests WHERE project = ? AND outcome IS NOT NULL ORDER BY rowid DESC",

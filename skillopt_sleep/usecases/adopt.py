@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import Loading, NightReport, TrialReport
 from skillopt_sleep.errors import Refused, SleepError
 from skillopt_sleep.gate.pending import SAID
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus
-from skillopt_sleep.night.report import Loading, NightReport, TrialReport
 from skillopt_sleep.reports.rows import list_said
 from skillopt_sleep.safety.guard import guard
 from skillopt_sleep.storage.adoption import AGAIN, BY_HAND, adopt, adopt_by_hand, choose_documents

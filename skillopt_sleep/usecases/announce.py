@@ -25,10 +25,10 @@ from msgspec import Struct
 
 from skillopt_sleep.agents import agent_of_backend
 from skillopt_sleep.calls.clock import find_system_zone
+from skillopt_sleep.diagnostics import NightState
 from skillopt_sleep.errors import BackendError, NotInstalled, NotLoggedIn, SleepError
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.night.report import NightState
 from skillopt_sleep.reports.headline import summarize_night
 from skillopt_sleep.reports.status import Failure, describe_exit
 from skillopt_sleep.scheduling.attend import BUSY, CANNOT
@@ -50,7 +50,7 @@ from skillopt_sleep.usecases.adapters import get_role
 from skillopt_sleep.usecases.workspace import DATABASE
 
 if TYPE_CHECKING:
-    from skillopt_sleep.night.report import NightReport
+    from skillopt_sleep.diagnostics import NightReport
     from skillopt_sleep.usecases.workspace import Workspace
 
 LOG = "daemon.log"

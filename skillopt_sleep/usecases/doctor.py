@@ -30,8 +30,8 @@ from skillopt_sleep.usecases.sessions import collect_insights
 from skillopt_sleep.usecases.upkeep import list_open_folders
 
 if TYPE_CHECKING:
+    from skillopt_sleep.diagnostics import BackendHealth
     from skillopt_sleep.model.ports import Source
-    from skillopt_sleep.night.report import BackendHealth
     from skillopt_sleep.scheduling.due import Outlook, Schedule
     from skillopt_sleep.usecases.workspace import Workspace
 

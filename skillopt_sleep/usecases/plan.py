@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from skillopt_sleep.agents import all_agents
+from skillopt_sleep.diagnostics import BackendHealth
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.gate.rule import PROMISING, GateMode, threshold
@@ -23,7 +24,6 @@ from skillopt_sleep.model.task import CommandReference
 from skillopt_sleep.night.harvest import Window
 from skillopt_sleep.night.plan import MOST_ATTEMPTS, Adopted, ConsolidatePlan, MiningPlan, NightPlan
 from skillopt_sleep.night.pools import SplitPlan
-from skillopt_sleep.night.report import BackendHealth
 from skillopt_sleep.optimizer.replay import Manner
 from skillopt_sleep.reports.formatting import WORDS
 from skillopt_sleep.reports.watch import list_unhelpful_rules

@@ -29,12 +29,12 @@ from skillopt_sleep.usecases.sessions import NIGHT_BYTES, keep_steps, load_steps
 from skillopt_sleep.usecases.status import read_report, write_pages
 
 if TYPE_CHECKING:
+    from skillopt_sleep.diagnostics import NightReport
     from skillopt_sleep.gate.noise import AATest
     from skillopt_sleep.model.ports import Ledger, Progress
     from skillopt_sleep.model.task import TaskRecord
     from skillopt_sleep.night.forecast import DryRun
     from skillopt_sleep.night.plan import Kit, NightPlan
-    from skillopt_sleep.night.report import NightReport
     from skillopt_sleep.usecases.workspace import Workspace
 
 SAMPLE_OFFSET = 250

@@ -34,7 +34,7 @@ from skillopt_sleep.usecases.adapters import get_night_caps
 from skillopt_sleep.usecases.announce import list_other_failures
 
 if TYPE_CHECKING:
-    from skillopt_sleep.night.report import NightReport
+    from skillopt_sleep.diagnostics import NightReport
     from skillopt_sleep.usecases.workspace import Workspace
 
 PASSED_ON = frozenset(

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from skillopt_sleep import __version__
+from skillopt_sleep.diagnostics import NightReport, NightState, PendingReport
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.night.report import NightReport, NightState, PendingReport
 from skillopt_sleep.reports.status import Status
 from skillopt_sleep.storage.files import is_held, make_own_folder, write_atomic
 from skillopt_sleep.storage.journal import get_night_folder

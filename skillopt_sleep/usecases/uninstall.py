@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from skillopt_sleep.diagnostics import NightState
 from skillopt_sleep.errors import DiskError, Refused, SleepError, UsageError
 from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.night.report import NightState
 from skillopt_sleep.scheduling.installing import Installation
 from skillopt_sleep.settings import settings_path
 from skillopt_sleep.storage.files import IGNORE_ALL, lock_daemon, lock_night, read_regular, remove

@@ -31,7 +31,7 @@ from skillopt_sleep.storage.questions import QuestionBox
 from skillopt_sleep.storage.staging import ProposalStaging
 
 if TYPE_CHECKING:
-    from skillopt_sleep.night.report import NightReport
+    from skillopt_sleep.diagnostics import NightReport
     from skillopt_sleep.safety.redaction.redactor import Redactor
     from skillopt_sleep.storage.projects import ProjectScope
     from skillopt_sleep.storage.questions import Approvals

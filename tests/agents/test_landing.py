@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from skillopt_sleep.diagnostics import Loading
 from skillopt_sleep.gate.rule import Verdict
-from skillopt_sleep.night.report import Loading
 from skillopt_sleep.reports.headline import Ending, summarize_night
 from skillopt_sleep.storage.adoption import adopt, revert
 from tests.agents.clis import FIRST

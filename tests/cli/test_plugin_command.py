@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.night.report import NightState, StoppedBy
+from skillopt_sleep.diagnostics import NightState, StoppedBy
 from skillopt_sleep.scheduling.due import Attempt, Schedule, ScheduledProject
 from skillopt_sleep.scheduling.store import save_schedule
 from skillopt_sleep.settings import Settings

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from skillopt_sleep.diagnostics import NightState, StoppedBy
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.night import night as night_module
-from skillopt_sleep.night.report import NightState, StoppedBy
 from skillopt_sleep.storage.adoption import adopt
 from skillopt_sleep.usecases.adopt import find_objection
 from skillopt_sleep.usecases.doctor import examine_setup

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from jsonschema import Draft202012Validator
 
+from skillopt_sleep.diagnostics import SCHEMA_VERSION, NightReport
 from skillopt_sleep.model import Json
-from skillopt_sleep.night.report import SCHEMA_VERSION, NightReport
 
 
 def build_schema() -> dict[str, Json]:

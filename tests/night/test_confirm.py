@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import Confirmation
 from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, NotPutBack
 from skillopt_sleep.judges.moment import PLUGIN
 from skillopt_sleep.model.rollout import ReplayMode, Trajectory
 from skillopt_sleep.model.session import Step, StepKind
 from skillopt_sleep.night.load_check import MOMENTS, confirm_at_moments
-from skillopt_sleep.night.report import Confirmation
 from skillopt_sleep.optimizer.replay import Manner, Models
 from tests.fakes.ask import nobody
 from tests.optimizer.test_agent_at_a_moment import AT, CANDIDATE

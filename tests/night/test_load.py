@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import Loading, NightReport
 from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, TimedOut
 from skillopt_sleep.gate.account import Trial
 from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
@@ -16,7 +17,6 @@ from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night.load_check import check_loading
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.night.report import Loading, NightReport
 from skillopt_sleep.optimizer.replay import Manner, Models
 from skillopt_sleep.usecases.adopt import find_objection
 from tests.fakes.ask import nobody

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
+from skillopt_sleep.diagnostics import NightState, StoppedBy
 from skillopt_sleep.errors import Overloaded
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.night.plan import NightPlan
-from skillopt_sleep.night.report import NightState, StoppedBy
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from skillopt_sleep.usecases.sessions import file_sessions

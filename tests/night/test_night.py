@@ -8,12 +8,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import GateAction, NightState, StoppedBy
 from skillopt_sleep.errors import DiskError, UsageError
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night import night as night_module
 from skillopt_sleep.night.outcome import Consolidated
-from skillopt_sleep.night.report import GateAction, NightState, StoppedBy
 from skillopt_sleep.reports.headline import summarize_night
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightReport, NightState, StoppedBy, TaskOrigin
 from skillopt_sleep.gate import pending
 from skillopt_sleep.gate.account import Trial
 from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
@@ -15,7 +16,6 @@ from skillopt_sleep.model.rollout import ReplayResult, Score
 from skillopt_sleep.model.task import Origin, RubricReference, TaskRecord
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.night.report import NightReport, NightState, StoppedBy, TaskOrigin
 from skillopt_sleep.reports.headline import summarize_night
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night

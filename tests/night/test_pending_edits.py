@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightState
 from skillopt_sleep.errors import Overloaded
 from skillopt_sleep.gate.account import compute_account
 from skillopt_sleep.gate.pending import IDLE_PAIRS, MOST_WAITING, PendingEdit
@@ -30,11 +31,11 @@ from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, Split, 
 from skillopt_sleep.night.consolidate import consolidate
 from skillopt_sleep.night.harvest import RECENT, Harvested
 from skillopt_sleep.night.plan import ConsolidatePlan, recollect
-from skillopt_sleep.night.pools import Past, Pools, SplitPlan, split_tasks
-from skillopt_sleep.night.report import NightState
+from skillopt_sleep.night.pools import Pools, SplitPlan, split_tasks
 from skillopt_sleep.night.select_tasks import choose_tasks
 from skillopt_sleep.night.try_edits import find_base
 from skillopt_sleep.optimizer.replay import Models
+from skillopt_sleep.storage.archive import Past
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from tests.benchmarks.worlds import make_sessions

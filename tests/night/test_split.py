@@ -17,9 +17,10 @@ from skillopt_sleep.mining.tasks import merge_tasks
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.model.task import Origin, RubricReference, Split, TaskRecord, group_of
-from skillopt_sleep.night.pools import MIN_GROUPS_FOR_TEST, Past, SplitPlan, split_tasks
+from skillopt_sleep.night.pools import MIN_GROUPS_FOR_TEST, SplitPlan, split_tasks
 from skillopt_sleep.night.propose import list_seen_names
 from skillopt_sleep.night.select_tasks import choose_tasks
+from skillopt_sleep.storage.archive import Past
 from tests.unspaced import CHINESE, JAPANESE, KOREAN, THAI
 from tests.wordings import ERRANDS, WORDED, WORDINGS
 

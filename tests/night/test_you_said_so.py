@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightReport, PendingReport
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.gate.pending import SAID, PendingEdit
 from skillopt_sleep.gate.tally import Tally
@@ -12,7 +13,6 @@ from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.night.report import NightReport, PendingReport
 from skillopt_sleep.reports.blocks import render_plain
 from skillopt_sleep.reports.rows import list_said
 from skillopt_sleep.reports.rules import list_groups

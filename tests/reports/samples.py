@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.account import Account, Position
-from skillopt_sleep.gate.noise import NoiseReport
-from skillopt_sleep.gate.rule import Decision, Verdict
-from skillopt_sleep.model.call import Caps, PhaseTally, Spend
-from skillopt_sleep.model.document import DocumentKind
-from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
-from skillopt_sleep.model.replies import Refusal
-from skillopt_sleep.model.session import Skip
-from skillopt_sleep.model.task import Shortfall
-from skillopt_sleep.night.report import (
+from skillopt_sleep.diagnostics import (
     BackendHealth,
     Counts,
     DocumentChange,
@@ -29,6 +20,15 @@ from skillopt_sleep.night.report import (
     TaskOrigin,
     TrialReport,
 )
+from skillopt_sleep.gate.account import Account, Position
+from skillopt_sleep.gate.noise import NoiseReport
+from skillopt_sleep.gate.rule import Decision, Verdict
+from skillopt_sleep.model.call import Caps, PhaseTally, Spend
+from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
+from skillopt_sleep.model.replies import Refusal
+from skillopt_sleep.model.session import Skip
+from skillopt_sleep.model.task import Shortfall
 from skillopt_sleep.reports.blocks import render_plain
 from skillopt_sleep.reports.terminal import describe_screen
 from skillopt_sleep.reports.view import describe_night

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightReport, TaskLabel
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Skip
-from skillopt_sleep.night.report import NightReport, TaskLabel
 from skillopt_sleep.reports.page import render_diagnostics
 from tests.fakes.diagnostics import build_schema, render_schema
 from tests.reports.samples import ACCEPTED, RUNNING, SAMPLES

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import Loading, NightState, ReplayReport, StoppedBy
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.model.replies import Refusal
-from skillopt_sleep.night.report import Loading, NightState, ReplayReport, StoppedBy
 from skillopt_sleep.reports.headline import summarize_night
 from skillopt_sleep.reports.rows import keep_relevant, list_held_back
 from skillopt_sleep.reports.view import describe_night

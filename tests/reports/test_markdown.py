@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import TaskLabel
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Skip
-from skillopt_sleep.night.report import TaskLabel
 from skillopt_sleep.reports.formatting import escape, plain
 from skillopt_sleep.reports.page import render_report
 from tests.reports.samples import ACCEPTED, SAMPLES

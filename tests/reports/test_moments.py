@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightReport, TaskLabel, TaskOrigin, TrialReport
 from skillopt_sleep.gate.rule import Decision, Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
-from skillopt_sleep.night.report import NightReport, TaskLabel, TaskOrigin, TrialReport
 from skillopt_sleep.reports.page import render_report
 from skillopt_sleep.reports.rows import describe_moments
 from skillopt_sleep.reports.rules import list_groups

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import Loading
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.model.session import Feedback, Session, Turn
-from skillopt_sleep.night.report import Loading
 from skillopt_sleep.reports import page as pages
 from skillopt_sleep.reports.formatting import plain
 from skillopt_sleep.reports.history import LiveRule, describe_history

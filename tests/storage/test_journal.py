@@ -9,10 +9,10 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import NightReport, NightState, StoppedBy
 from skillopt_sleep.errors import Awaiting, BudgetSpent, Interrupted, NotLoggedIn
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Attempt, Prompt, Reply, Role, Usage
-from skillopt_sleep.night.report import NightReport, NightState, StoppedBy
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.journal import NightJournal, Renderers
 from tests.fakes.clock import FakeClock

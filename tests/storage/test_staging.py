@@ -13,9 +13,8 @@ from skillopt_sleep.errors import Refused
 from skillopt_sleep.model import document as documents
 from skillopt_sleep.model.document import Candidate, Document
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus, apply_edits
-from skillopt_sleep.night.ports import Proposed
 from skillopt_sleep.storage.adoption import adopt, revert
-from skillopt_sleep.storage.staging import Manifest, ProposalStatus, hash_content, render_diff
+from skillopt_sleep.storage.staging import Manifest, ProposalStatus, Proposed, hash_content, render_diff
 from tests.storage.proposing import MEMORY, SKILL, Project, edit
 
 

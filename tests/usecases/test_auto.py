@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from skillopt_sleep.diagnostics import Loading
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import EditStatus
-from skillopt_sleep.night.report import Loading
 from skillopt_sleep.usecases.adopt import (
     AUTO_LENGTH,
     AUTO_REQUESTS,
