@@ -27,7 +27,7 @@ from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, apply_edit
 from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.model.text import sha256
 
-MOST_WAITING = 12
+MOST_WAITING = 16
 """The most rules on trial at the same time: with more, none would get enough pairs. New rules wait for a free place."""
 SAID = "you said so, not proven"
 """The reports' words for a rule that the user asked for, that the agent followed each time, and that never lost."""
@@ -44,7 +44,7 @@ their noise lowers the score more than it raises it (measured in docs/gate.md)."
 TIES_A_REQUEST = 4
 """Once a rule has this many ties for each request that it never won or lost, it is not tried on these requests
 again."""
-GIVE_UP_AT = -4
+GIVE_UP_AT = -3
 """The score at which a rule is dropped at the end of a night. The rule would otherwise fill a place for many nights at
 one pair each, because a round ends at ``PAUSE_AT``. Dropping a rule cannot make a wrong acceptance likelier."""
 

@@ -53,6 +53,22 @@ minimum/maximum least/most single/double ascending/descending
 _OPPOSITES = tuple(frozenset(pair.split("/")) for pair in _OPPOSED_WORDS.split())
 _DIRECTIONS = {word: f"direction{number}" for number, pair in enumerate(_OPPOSITES) for word in pair}
 """A placeholder for both words of a pair such as before/after, so that rules differing only in it look similar."""
+_ACT_WORDS = """
+delete erase wipe
+rename
+move
+copy
+write add update change
+install
+uninstall
+deploy publish release
+commit
+push
+merge
+"""
+_ACTS = {term: line for line in _ACT_WORDS.split("\n") for term in all_terms(line)}
+"""For the term of each word above (and so of its synonyms), its line. Two rules about acts of different lines differ, as
+renaming a file does from deleting it; verbs that are left out, such as "run" and "check", often stand for each other."""
 _WORD = re.compile(r"[^\W\d_]+")
 _PREFERRED = re.compile(
     r"(\w+),? (?:instead of|rather than|over|not|before|after|above|below|into) (?:(?:the|an?|each|every) )?(\w+)"
@@ -75,7 +91,7 @@ def is_same_rule(edit: EditRecord, other: EditRecord) -> bool:
 
 
 def states_same(text: str, other: str) -> bool:
-    """Return whether two rules ask for the same in similar words, with no difference in a "not", number or opposite."""
+    """Return whether two rules ask for the same in similar words, with no difference in a "not", number, opposite or act."""
     return _is_alike(text, other) and not _differs(text, other)
 
 
@@ -126,7 +142,12 @@ def _is_alike(text: str, other: str) -> bool:
 def _differs(text: str, other: str) -> bool:
     if _is_negated(text) != _is_negated(other) or _turns(text, other):
         return True
-    return _find_numbers(text) != _find_numbers(other)
+    acts, others = _find_acts(text), _find_acts(other)
+    return _find_numbers(text) != _find_numbers(other) or bool(acts - others and others - acts)
+
+
+def _find_acts(text: str) -> frozenset[str]:
+    return frozenset(_ACTS[term] for term in all_terms(text) if term in _ACTS)
 
 
 def _strip(text: str) -> str:

@@ -20,6 +20,10 @@ SAME = [
     ("Never push to main.", "Do not push to main"),
     ("Write the tests first.", "write tests first"),
     ("Don't forget to update the changelog.", "Update the changelog."),
+    ("Ask before deleting files.", "Ask me first before you remove a file."),
+    ("Write a test for each fix.", "Add a test for each fix."),
+    ("Update the changelog with every change.", "Add to the changelog with every change."),
+    ("Ask before deleting or moving files.", "Ask before moving or deleting files."),
 ]
 OPPOSED = [
     ("Always push to main.", "Never push to main."),
@@ -36,6 +40,9 @@ OTHER = [
     ("Run the linter before you commit.", "Ask before you delete a file."),
     ("Use uv for Python packages.", "Answer in German."),
     ("Keep lines under 100 characters.", "Keep lines short."),
+    ("Ask before deleting files.", "Ask before renaming files."),
+    ("Ask before you rename files.", "Ask before you move files."),
+    ("Ask before you push.", "Ask before you commit."),
 ]
 
 

@@ -417,13 +417,14 @@ def test_edit_at_the_end_of_its_life_does_not_begin_another():
 def test_no_more_rules_are_begun_than_can_wait():
     """A full queue keeps every tally; what is new is said to have had no room."""
     places = "rivers bridges castles gardens harbours islands forests deserts valleys meadows glaciers mountains"
+    places += " lagoons canyons volcanoes waterfalls"
     names = re.findall(r"\w+", places)[:MOST_WAITING]
     crowd = tuple(waiting(name, Tally(ties=1), edit(f"Mention {name}.")) for name in names)
     outcome = night(1, models(edit()), pending=crowd)
     assert {life.id for life in outcome.pending} == {life.id for life in crowd}
     ((status, why),) = [(each.status, each.why) for each in outcome.edits if each.edit.text == USELESS]
     assert status is EditStatus.SKIPPED
-    assert why.startswith("12 rules are on trial already")
+    assert why.startswith("16 rules are on trial already")
 
 
 def test_proven_rule_joins_the_base_of_the_others_at_once():
