@@ -36,6 +36,9 @@ def describe_list(items: Json) -> Schema:
     return {"type": "array", "items": items}
 
 
+NUMBERS = describe_list({"type": "integer"})
+
+
 def matches(pattern: str, text: str) -> bool:
     """Return whether a regular expression from a model is found in a text within ``PATTERN_SECONDS``."""
     import regex  # noqa: PLC0415  17 ms that most commands need not wait for

@@ -67,8 +67,8 @@ push
 merge
 """
 _ACTS = {term: line for line in _ACT_WORDS.split("\n") for term in all_terms(line)}
-"""For the term of each word above (and so of its synonyms), its line. Two rules about acts of different lines differ, as
-renaming a file does from deleting it; verbs that are left out, such as "run" and "check", often stand for each other."""
+"""The line of each word above, by its term. Rules about acts of different lines differ ("delete a file", "rename it"); verbs
+that are left out, such as "run" and "check", often stand for each other."""
 _WORD = re.compile(r"[^\W\d_]+")
 _PREFERRED = re.compile(
     r"(\w+),? (?:instead of|rather than|over|not|before|after|above|below|into) (?:(?:the|an?|each|every) )?(\w+)"
@@ -91,7 +91,7 @@ def is_same_rule(edit: EditRecord, other: EditRecord) -> bool:
 
 
 def states_same(text: str, other: str) -> bool:
-    """Return whether two rules ask for the same in similar words, with no difference in a "not", number, opposite or act."""
+    """Return whether two rules ask for the same in similar words, with no other "not", number, opposite or act."""
     return _is_alike(text, other) and not _differs(text, other)
 
 

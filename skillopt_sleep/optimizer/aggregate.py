@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord, parse_edits
-from skillopt_sleep.optimizer.client import Optimizer, make_object_schema, number_edits
+from skillopt_sleep.model.json_schema import NUMBERS, TEXT, describe_list, describe_object
+from skillopt_sleep.optimizer.client import Optimizer, number_edits
 
 Value = TypeVar("Value")
 
@@ -104,15 +105,7 @@ def sort_by_support(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
     return tuple(sorted(proposals, key=lambda proposal: (-proposal.edit.support, proposal.learnt is Learnt.SUCCESS)))
 
 
-SCHEMA = make_object_schema(
-    groups={
-        "type": "array",
-        "items": make_object_schema(
-            same={"type": "array", "items": {"type": "integer"}},
-            text={"type": "string"},
-        ),
-    }
-)
+SCHEMA = describe_object(groups=describe_list(describe_object(same=NUMBERS, text=TEXT)))
 WORDING = {Learnt.FAILURE: "merge_failure", Learnt.SUCCESS: "merge_success"}
 PHASE = "aggregate"
 

@@ -81,16 +81,6 @@ class Optimizer:
             return None, Answer(text=answer.text, error=f"it cannot be read: {error}")
 
 
-def make_object_schema(**properties: Json) -> dict[str, Json]:
-    """Return the JSON Schema of an object with exactly these properties, all of them required."""
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": dict(properties),
-    }
-
-
 def quote(tag: str, text: str, most: int = EXCERPT) -> str:
     """Return a text, cut to ``most`` characters, inside a tag that the text itself can neither open nor close."""
     return f"<{tag}>\n{escape_tags(excerpt(text, most), *TAGS)}\n</{tag}>"

@@ -7,7 +7,6 @@ Nights and training both call ``analyse``; ``reflect`` groups the rollouts of a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,12 +15,13 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.document import Candidate, DocumentKind, read_region
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, parse_edits
+from skillopt_sleep.model.json_schema import NUMBERS, TEXT, describe_list, describe_object
 from skillopt_sleep.model.replies import Refusal, escape_tags, extract_json
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, combine, summarize_rollouts
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal
-from skillopt_sleep.optimizer.client import TAGS, Optimizer, make_object_schema, quote
+from skillopt_sleep.optimizer.client import TAGS, Optimizer, quote
 from skillopt_sleep.optimizer.replay import Models
 from skillopt_sleep.prompts import render
 from skillopt_sleep.safety.demands import split_sentences
@@ -36,38 +36,19 @@ MOST_FAILURES = 24
 LAPSE_CAP = 300
 """Maximum characters of one reminder of a rule that the agent broke although the document has it."""
 
-SCHEMA: dict[str, Json] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["edits"],
-    "properties": {
-        "edits": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["op", "document", "text", "anchor", "reason", "tasks"],
-                "properties": {
-                    "op": {"type": "string", "enum": ["append", "insert_after", "replace", "delete"]},
-                    "document": {"type": "string", "enum": ["skill", "memory"]},
-                    "text": {"type": "string"},
-                    "anchor": {"type": "string"},
-                    "reason": {"type": "string"},
-                    "tasks": {"type": "array", "items": {"type": "string"}},
-                },
-            },
-        }
-    },
-}
-
-
+_EDIT = describe_object(
+    op={"type": "string", "enum": ["append", "insert_after", "replace", "delete"]},
+    document={"type": "string", "enum": ["skill", "memory"]},
+    text=TEXT,
+    anchor=TEXT,
+    reason=TEXT,
+    tasks=describe_list(TEXT),
+)
+SCHEMA = describe_object(edits=describe_list(_EDIT))
+LAPSES = describe_list(TEXT)
+SCHEMA_WITH_LAPSES = describe_object(edits=describe_list(_EDIT), lapses=LAPSES)
 LAPSES_FROM = {"both": frozenset(Learnt), "failure_only": frozenset({Learnt.FAILURE})}
 """For each value of the setting ``skill_aware_appendix_source``, the kind of rollouts searched for broken rules."""
-LAPSES: Json = {"type": "array", "items": {"type": "string"}}
-SCHEMA_WITH_LAPSES: dict[str, Json] = SCHEMA | {
-    "required": ["edits", "lapses"],
-    "properties": {**cast("dict[str, Json]", SCHEMA["properties"]), "lapses": LAPSES},
-}
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
@@ -292,7 +273,7 @@ def _case(task: TaskRecord, answers: str) -> str:
 # --- what the person asked for: typed words decide by fixed rules (``provenance.py``), then a reading by the model ---
 # The reading can only take more sentences out; a reply that is lost or unreadable changes nothing, and is reported.
 
-UNASKED_SCHEMA = make_object_schema(unasked={"type": "array", "items": {"type": "integer"}})
+UNASKED_SCHEMA = describe_object(unasked=NUMBERS)
 MOST_QUOTES = 12
 """Maximum number of the person's texts that are shown to the model together with one rule."""
 UNRELATED = "the model named it as a source of a rule, but nothing that you typed there speaks of it"

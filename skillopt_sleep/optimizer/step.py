@@ -13,18 +13,17 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, is_same_edit
+from skillopt_sleep.model.json_schema import NUMBERS, describe_object
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.optimizer.aggregate import EditPatch, Proposal, aggregate, sort_by_support, unite_patches
-from skillopt_sleep.optimizer.client import Optimizer, make_object_schema, number_edits
+from skillopt_sleep.optimizer.client import Optimizer, number_edits
 from skillopt_sleep.optimizer.reflect import Analysis, refuse_over_budget
 from skillopt_sleep.safety.guard import guard
 
 DocumentT = TypeVar("DocumentT")
 
-SCHEMA = make_object_schema(ranking={"type": "array", "items": {"type": "integer"}})
-SCHEMA_WITH_BUDGET = make_object_schema(
-    ranking={"type": "array", "items": {"type": "integer"}}, budget={"type": "integer"}
-)
+SCHEMA = describe_object(ranking=NUMBERS)
+SCHEMA_WITH_BUDGET = describe_object(ranking=NUMBERS, budget={"type": "integer"})
 PHASE = "select"
 
 

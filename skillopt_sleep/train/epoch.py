@@ -17,8 +17,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.model.json_schema import describe_object
 from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.optimizer.client import Optimizer, make_object_schema, quote
+from skillopt_sleep.optimizer.client import Optimizer, quote
 from skillopt_sleep.safety.guard import guard
 from skillopt_sleep.train.gating import DRAWS_A_STEP, judge_candidate
 from skillopt_sleep.train.patches import describe_request, make_tag_id
@@ -37,8 +38,8 @@ CASES_SHOWN = 8
 """Maximum number of items of each course (improved, got worse, kept failing) that the optimizer is shown."""
 NOTES_CAP = 2_000
 """Maximum number of characters of the optimizer's own notes, because every call that proposes edits reads them."""
-GUIDANCE_SCHEMA = make_object_schema(guidance={"type": "string"})
-NOTES_SCHEMA = make_object_schema(notes={"type": "string"})
+GUIDANCE_SCHEMA = describe_object(guidance={"type": "string"})
+NOTES_SCHEMA = describe_object(notes={"type": "string"})
 
 
 ACCEPTED = ("accept", "greedy_applied")

@@ -23,10 +23,11 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.document import Document, DocumentKind, read_region, replace_region
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, apply_edits, compute_edit_id
+from skillopt_sleep.model.json_schema import describe_object
 from skillopt_sleep.model.replies import escape_tags
 from skillopt_sleep.model.text import excerpt, sha256
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal, cut_list
-from skillopt_sleep.optimizer.client import TAGS, Optimizer, make_object_schema, number_edits
+from skillopt_sleep.optimizer.client import TAGS, Optimizer, number_edits
 from skillopt_sleep.optimizer.reflect import LAPSES, Analysis, Lesson, Minibatch, describe_context
 from skillopt_sleep.optimizer.step import Selected, StepProposal
 from skillopt_sleep.safety.guard import guard
@@ -36,8 +37,8 @@ PART_CAP = 2_000
 """Maximum number of characters of appendix and guidance each, because the agent reads them with every task."""
 WHOLE = "(the whole skill)"
 """Stands as the anchor of an edit record that means "the whole skill was rewritten"."""
-SCHEMA = make_object_schema(skill={"type": "string"}, summary={"type": "string"})
-SCHEMA_OF_LAPSES = make_object_schema(lapses=LAPSES)
+SCHEMA = describe_object(skill={"type": "string"}, summary={"type": "string"})
+SCHEMA_OF_LAPSES = describe_object(lapses=LAPSES)
 PHASE = "rewrite"
 
 

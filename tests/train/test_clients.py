@@ -7,7 +7,7 @@ import pytest
 from skillopt_sleep.backends.openai import OpenAIBackend
 from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, SettingsError, UsageError
 from skillopt_sleep.model.call import Prompt
-from skillopt_sleep.optimizer.client import make_object_schema
+from skillopt_sleep.model.json_schema import describe_object
 from skillopt_sleep.train import OpenAIChatClient, SkillOptConfig, SkillOptTrainer, client
 from skillopt_sleep.train.clients import AskClient, as_backend
 from tests.fakes.ask import ScriptedAsk
@@ -87,7 +87,7 @@ class Refusing(Exception):
 def test_chat_object_is_a_backend():
     """Its answer and usage come back, a schema is put into words, and this program does the retries."""
     chat = Chat("hello")
-    reply = as_backend(chat, "target").complete(prompt(schema=make_object_schema(notes={"type": "string"})))
+    reply = as_backend(chat, "target").complete(prompt(schema=describe_object(notes={"type": "string"})))
     assert (reply.text, reply.model, reply.usage.input_tokens, reply.usage.output_tokens) == ("hello", "theirs", 7, 2)
     assert '"notes"' in chat.asked[0]["system"] + chat.asked[0]["user"]
     assert chat.asked[0]["retries"] == 1
