@@ -67,8 +67,8 @@ push
 merge
 """
 _ACTS = {term: line for line in _ACT_WORDS.split("\n") for term in all_terms(line)}
-"""The line of each word above, by its term. Rules about acts of different lines differ ("delete a file", "rename it"); verbs
-that are left out, such as "run" and "check", often stand for each other."""
+"""The line of each word above, by its term. Rules about acts of different lines differ ("delete a file", "rename it");
+verbs that are left out, such as "run" and "check", often stand for each other."""
 _WORD = re.compile(r"[^\W\d_]+")
 _PREFERRED = re.compile(
     r"(\w+),? (?:instead of|rather than|over|not|before|after|above|below|into) (?:(?:the|an?|each|every) )?(\w+)"
