@@ -74,13 +74,6 @@ def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: 
             for document in assignment.documents
             if document.kind is DocumentKind.SKILL and document.content is not None
         ),
-        skills_called=tuple(
-            dict.fromkeys(
-                str(call.input.get("skill") or call.input.get("command") or "").removeprefix("/")
-                for call in calls
-                if call.name == "Skill" and isinstance(call.input, dict)
-            )
-        ),
     )
 
 

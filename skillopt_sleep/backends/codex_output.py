@@ -266,11 +266,6 @@ def read_trajectory(
         ending=ending,
         turns=known.requests,
         shown=tuple(_read_shown(document, record) for document in documents),
-        skills_called=tuple(
-            get_skill_name(document)
-            for document in documents
-            if document.kind is DocumentKind.SKILL and known.contains(document)
-        ),
     )
 
 

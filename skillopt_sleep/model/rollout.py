@@ -7,8 +7,6 @@ counted, limited and stored like any model call.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from math import fsum
 from pathlib import PurePath
 
 import msgspec
@@ -153,7 +151,6 @@ class Trajectory(Reply, frozen=True, kw_only=True):
     turns: int = 0
     """Number of requests that the agent sent to its model, as far as it reports them."""
     shown: tuple[Shown, ...] = ()
-    skills_called: tuple[str, ...] = ()
     changes: str = ""
     """Unified diff of the agent's changes to the workspace, shortened when long."""
     runs: tuple[CommandRun, ...] = ()
@@ -240,20 +237,6 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
         return f"{self.response}\n\nWhat it changed in the files, as a diff:\n\n{self.changes}"
 
 
-class RolloutStats(Struct, frozen=True, kw_only=True):
-    """Best, worst and mean result of one task's rollouts that have a score, as numbers of one metric."""
-
-    task_id: str
-    best: float
-    worst: float
-    spread: float
-    """``best`` minus ``worst``."""
-    pass_rate: float
-    """Share of the task's scored rollouts that passed (mean of ``Score.hard``)."""
-    measured: int
-    """Number of rollouts that have a score."""
-
-
 def combine(score: Score, metric: GateMetric, mixed_weight: float) -> float:
     """Return a score as one number; ``mixed_weight``, from 0 to 1, is the weight of ``soft`` in the mixed metric."""
     match metric:
@@ -263,19 +246,3 @@ def combine(score: Score, metric: GateMetric, mixed_weight: float) -> float:
             return score.soft
         case GateMetric.MIXED:
             return (1.0 - mixed_weight) * score.hard + mixed_weight * score.soft
-
-
-def summarize_rollouts(results: Sequence[ReplayResult], metric: GateMetric, mixed_weight: float) -> RolloutStats | None:
-    """Return best, worst and mean result of one task's rollouts, or None when none has a score."""
-    scores = [result.score for result in results if result.score is not None]
-    if not scores:
-        return None
-    values = [combine(score, metric, mixed_weight) for score in scores]
-    return RolloutStats(
-        task_id=results[0].task_id,
-        best=max(values),
-        worst=min(values),
-        spread=max(values) - min(values),
-        pass_rate=fsum(score.hard for score in scores) / len(scores),
-        measured=len(scores),
-    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
@@ -44,22 +44,12 @@ def probe(connection: NightConnection) -> Probed:
 
 def read_health(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:
     """Return for the backend of each role whether it is ready and logged in, and its version; no model is called."""
-    found = []
-    for role, backend in backends.items():
-        health = backend.probe()
-        found.append(
-            BackendHealth(
-                role=role,
-                backend=backend.name,
-                model=backend.model,
-                version=health.version,
-                ready=health.ready,
-                logged_in=health.logged_in,
-                sees=backend.sees,
-                detail=health.detail,
-            )
+    return tuple(
+        BackendHealth(
+            role=role, backend=backend.name, model=backend.model, sees=backend.sees, **asdict(backend.probe())
         )
-    return tuple(found)
+        for role, backend in backends.items()
+    )
 
 
 class NightConnection:

@@ -46,8 +46,6 @@ class SelectedTasks(Struct, frozen=True, kw_only=True):
     sessions: int = 0
     mined: int = 0
     """The number of tasks found in tonight's sessions."""
-    known: int = 0
-    """The number of tasks in the archive."""
     refused: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
     shortfall: Shortfall = Shortfall()
@@ -130,7 +128,6 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
         tasks=tasks,
         sessions=len(sessions),
         mined=mined.found,
-        known=len(known),
         refused=mined.refused,
         shortfall=shortfall([task for task in wanted if may_vote(task)]),
         notes=tuple(notes),
@@ -225,8 +222,6 @@ class PreparedTasks(Struct, frozen=True, kw_only=True):
     """Tonight's tasks in the form in which they are replayed."""
 
     tasks: tuple[TaskRecord, ...] = ()
-    checked: int = 0
-    """The number of tasks that a shell command of the user scores, such as the project's tests."""
     notes: tuple[str, ...] = ()
 
     def add_to(self, report: NightReport) -> NightReport:
@@ -249,7 +244,7 @@ def prepare_tasks(selected: SelectedTasks, manner: Manner, commit_of: Callable[[
     notes = [f"replayed in throwaway copies of the project; your commands score {checked} of {len(known)} tasks"]
     if lost := len(tasks) - len(known):
         notes.append(f"{lost} tasks were left out: git has no commit of the project for them")
-    return PreparedTasks(tasks=known, checked=checked, notes=tuple(notes))
+    return PreparedTasks(tasks=known, notes=tuple(notes))
 
 
 def _score_by_commands(task: TaskRecord, approved: set[str]) -> TaskRecord:

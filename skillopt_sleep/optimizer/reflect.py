@@ -7,6 +7,7 @@ Nights and training both call ``analyse``; ``reflect`` groups the rollouts of a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from skillopt_sleep.model.document import Candidate, DocumentKind, read_region
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, parse_edits
 from skillopt_sleep.model.json_schema import NUMBERS, TEXT, describe_list, describe_object
 from skillopt_sleep.model.replies import Refusal, escape_tags, extract_json
-from skillopt_sleep.model.rollout import GateMetric, ReplayResult, combine, summarize_rollouts
+from skillopt_sleep.model.rollout import GateMetric, ReplayResult, combine
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal
@@ -243,20 +244,19 @@ def night_minibatches(
     contrasts: list[tuple[float, str]] = []
     failures: list[tuple[bool, float, str]] = []
     for task in tasks:
-        measured = [result for result in rollouts if result.task_id == task.id and result.score is not None]
-        stats = summarize_rollouts(measured, metric, mixed_weight)
-        if stats is None:
+        scored = [
+            (combine(result.score, metric, mixed_weight), result)
+            for result in rollouts
+            if result.task_id == task.id and result.score is not None
+        ]
+        if not scored:
             continue
-        if stats.spread > 0:
-
-            def value(result: ReplayResult) -> float:
-                return combine(result.score, metric, mixed_weight) if result.score else 0.0
-
-            best, worst = max(measured, key=value), min(measured, key=value)
-            answers = f"{quote('better-answer', best.work)}\n{quote('worse-answer', worst.work)}"
-            contrasts.append((-stats.spread, _case(task, answers)))
-        elif stats.pass_rate < 1:
-            failures.append((not task.feedback, stats.best, _case(task, quote("answer", measured[0].work))))
+        best, worst = max(scored, key=itemgetter(0)), min(scored, key=itemgetter(0))
+        if spread := best[0] - worst[0]:
+            answers = f"{quote('better-answer', best[1].work)}\n{quote('worse-answer', worst[1].work)}"
+            contrasts.append((-spread, _case(task, answers)))
+        elif not all(result.score and result.score.hard == 1 for _, result in scored):
+            failures.append((not task.feedback, best[0], _case(task, quote("answer", scored[0][1].work))))
     shown = {
         "contrast": tuple(case for _, case in sorted(contrasts)[:MOST_CONTRASTS]),
         "reflect": tuple(case for *_, case in sorted(failures)[:MOST_FAILURES]),

@@ -91,7 +91,7 @@ def test_candidate_is_shown_and_a_skill_is_opened_or_bypassed(cli, built, loopba
     done = backend.run(native(cli))
     assert told(done) == {"skill": (True, True), "memory": (True, True)}
     assert "RULE: of the skill" in loopback.requests[-1].text
-    assert (done.text, done.ending, done.skills_called) == ("done", Ending.DONE, ("house",))
+    assert (done.text, done.ending) == ("done", Ending.DONE)
 
 
 @EVERY
