@@ -27,14 +27,9 @@ from skillopt_sleep.train.compat import (
     chat_optimizer,
     chat_target,
     chat_target_messages,
-    fmt_minibatch_trajectories,
-    fmt_trajectory,
     is_target_exec_backend,
-    run_error_analyst_minibatch,
-    run_success_analyst_minibatch,
 )
 from skillopt_sleep.train.compat.bridge import AdapterEnv
-from skillopt_sleep.train.compat.chats import CallLog, current
 from skillopt_sleep.train.environments import as_env
 from skillopt_sleep.train.patches import build_minibatches, make_patch, read_patch
 from tests.train.adapters.house_style import HouseStyleAdapter
@@ -90,16 +85,6 @@ SIGNATURES = {
         " trajectory_memory_context='', step_buffer_context='', meta_skill_context='', update_mode='patch',"
         " skill_aware_reflection=None, skill_aware_appendix_source=None)"
     ),
-    (compat, "run_error_analyst_minibatch"): (
-        "(skill_content, items, prediction_dir, edit_budget=4, *, system_prompt=None, rejection_context='',"
-        " trajectory_memory_context='', step_buffer_context='', meta_skill_context='', update_mode='patch')"
-    ),
-    (compat, "run_success_analyst_minibatch"): (
-        "(skill_content, items, prediction_dir, edit_budget=4, *, system_prompt=None, trajectory_memory_context='',"
-        " step_buffer_context='', meta_skill_context='', update_mode='patch')"
-    ),
-    (compat, "fmt_trajectory"): "(conversation, max_chars=12000)",
-    (compat, "fmt_minibatch_trajectories"): "(items, prediction_dir)",
     (compat, "is_target_exec_backend"): "()",
     (BatchSpec, "__init__"): "(self, phase, split, seed, batch_size, payload=None, metadata=<factory>)",
     (Edit, "__init__"): (
@@ -680,51 +665,6 @@ def test_call_that_an_adapter_did_not_wait_for_is_unmeasured(tmp_path):
     go_on.set()
     env.adapter.late.join()
     assert [each.call_error for each in results] == ["", "TimedOut: the adapter did not wait for the answer"]
-
-
-TURNS = [
-    "plain",
-    {"type": "tool_call", "cmd": "ls", "obs": "a.txt"},
-    {"step": 2, "reasoning": "look", "action": "open a", "env_feedback": None},
-    {"role": "system", "content": "wanted b"},
-    {"role": "user", "content": [{"text": "go"}]},
-]
-
-
-def test_trajectory_as_text(tmp_path):
-    """Every published form of a turn is formatted; a long text loses its middle."""
-    text = fmt_trajectory(TURNS)
-    assert text.splitlines() == [
-        "[agent] plain",
-        "[action] ls",
-        "[obs]    a.txt",
-        "[step 2 think] look",
-        "[step 2 action] open a",
-        "[step 2 obs]    ",
-        "[verification] wanted b",
-        "[user] go",
-    ]
-    assert len(fmt_trajectory(TURNS, max_chars=40)) < 70
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "conversation.json").write_text(json.dumps(TURNS))
-    rows = [{"id": "1", "task_type": "files", "fail_reason": 3, "reference_text": "b.txt"}, {"id": "2"}]
-    told = fmt_minibatch_trajectories(rows, str(tmp_path))
-    assert told.startswith(
-        "### Trajectory 1 (id=1)\nTask type: files\nWhy it failed: 3\nSteps: ?\n\n#### Reference\nb.txt"
-    )
-    assert told.endswith(text)
-
-
-@pytest.mark.parametrize("kind", ["failure", "success"])
-def test_one_analyst_is_asked(tmp_path, kind):
-    """One analyst sees the results with the given outcome, and its patch comes back as a dict."""
-    analyst = {"failure": run_error_analyst_minibatch, "success": run_success_analyst_minibatch}[kind]
-    reply = {"reasoning": "r", "edits": [{"op": "append", "text": "Be brief.", "task_ids": ["1", "2"]}]}
-    asked = Echo(lambda _: json.dumps(reply))
-    with current.use(CallLog({"optimizer": asked})):
-        row = analyst("# S", [{"id": "1", "hard": 1, "soft": 1}, {"id": "2", "hard": 0}], str(tmp_path))
-    assert (row["source_type"], row["patch"]["edits"][0]["content"]) == (kind, "Be brief.")
-    assert len(asked.calls) == 1
 
 
 def test_target_is_never_an_exec_backend():

@@ -15,10 +15,6 @@ from importlib.util import module_from_spec
 
 ROOT = "skillopt_sleep.train"
 LOADERS = "BatchSpec BaseDataLoader SplitDataLoader"
-REFLECTION = (
-    "run_minibatch_reflect run_error_analyst_minibatch run_success_analyst_minibatch fmt_trajectory"
-    " fmt_minibatch_trajectories"
-)
 CHATS = "chat_target chat_target_messages chat_optimizer chat_optimizer_messages"
 BACKENDS = (
     "get_target_backend is_target_exec_backend is_target_chat_backend is_optimizer_chat_backend get_codex_exec_config"
@@ -35,7 +31,7 @@ RESULTS = "RolloutResult SlowUpdateResult GateAction GateResult"
 HOMES = {
     "compat.adapter": f"{LOADERS} EnvAdapter",
     "compat.bridge": "AdapterEnv",
-    "compat.reflection": REFLECTION,
+    "compat.reflection": "run_minibatch_reflect",
     "compat.chats": f"{CHATS} {JSON} load_prompt",
     "compat.execution": f"{BACKENDS} {HARNESS} {AZURE}",
     "compat.stages": "merge_patches rank_and_select run_slow_update run_meta_skill build_scheduler load_config"
@@ -48,8 +44,9 @@ HOMES = {
 }
 """For each module of this program, those names of the reference implementation that are defined in it."""
 PATHS = {
-    "": f"AdapterEnv EnvAdapter {LOADERS} {VALUES} {RESULTS} {REFLECTION} {CHATS} {JSON} load_prompt compute_score"
-    " skill_hash get_target_backend is_target_exec_backend is_target_chat_backend is_optimizer_chat_backend",
+    "": f"AdapterEnv EnvAdapter {LOADERS} {VALUES} {RESULTS} run_minibatch_reflect {CHATS} {JSON} load_prompt"
+    " compute_score skill_hash get_target_backend is_target_exec_backend is_target_chat_backend"
+    " is_optimizer_chat_backend",
     "config": "load_config",
     "datasets": LOADERS,
     "datasets.base": LOADERS,
@@ -59,9 +56,9 @@ PATHS = {
     "envs.base": "EnvAdapter",
     "evaluation": GATE,
     "evaluation.gate": GATE,
-    "gradient": f"{REFLECTION} merge_patches",
+    "gradient": "run_minibatch_reflect merge_patches",
     "gradient.aggregate": "merge_patches",
-    "gradient.reflect": REFLECTION,
+    "gradient.reflect": "run_minibatch_reflect",
     "model": f"{CHATS} {BACKENDS}",
     "model.azure_openai": f"{CHATS} {AZURE}",
     "model.backend_config": BACKENDS,
@@ -83,6 +80,10 @@ SUBSTITUTES = {
     "get_optimizer_client": "use chat_optimizer, so that the call is counted",
     "set_target_backend": "name the target in [target] of the training file",
     "set_optimizer_backend": "name the optimizer in [optimizer] of the training file",
+    "fmt_trajectory": "analysts are shown every conversation anyway",
+    "fmt_minibatch_trajectories": "analysts are shown every conversation anyway",
+    "run_error_analyst_minibatch": "use run_minibatch_reflect",
+    "run_success_analyst_minibatch": "use run_minibatch_reflect",
 }
 """Names of the reference implementation that do not exist here, each with what to use instead."""
 
@@ -105,7 +106,7 @@ def find_name(path: str, name: str) -> object:
         home = next(home for home, names in HOMES.items() if name in names.split())
         found: object = getattr(importlib.import_module(f"{ROOT}.{home}"), name)
         return found
-    if name.startswith("__") or path in {"", "envs"}:  # it may be a module
+    if name.startswith("__") or (path in {"", "envs"} and name not in SUBSTITUTES):  # it may be a module
         raise AttributeError(name)
     instead = SUBSTITUTES.get(name) or "docs/environments.md lists what is; PATH has ".replace("PATH", path) + (
         PATHS[path].replace(" ", ", ") or "no names here"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +25,6 @@ from skillopt_sleep.train.patches import build_minibatches, make_raw_patch
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import RolloutResult, check_result
 
-PART_CHARS = {
-    "cmd": 500,
-    "obs": 800,
-    "reasoning": 300,
-    "action": 200,
-    "env_feedback": 500,
-    "system": 2_000,
-    "said": 500,
-}
-"""For each part of a turn, such as "obs" (a command's output), the maximum characters that a prompt shows."""
-REFERENCE_CHARS, PROMPT_CHARS = 4_000, 3_000
 PROMPT_FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
 """Files beside ``conversation.json`` from which two fields of a result are read if the adapter left them empty."""
 
@@ -90,57 +78,6 @@ def run_minibatch_reflect(
         name = f"minibatch_{'succ' if row['source_type'] == 'success' else 'fail'}_{number:03d}.json"
         Path(patches_dir, name).write_text(json.dumps(row, ensure_ascii=False, indent=2), encoding="utf-8")
     return [*rows]
-
-
-def run_error_analyst_minibatch(
-    skill_content: str,
-    items: list[Row],
-    prediction_dir: str,
-    edit_budget: int = 4,
-    *,
-    system_prompt: str | None = None,
-    rejection_context: str = "",
-    trajectory_memory_context: str = "",
-    step_buffer_context: str = "",
-    meta_skill_context: str = "",
-    update_mode: str = "patch",
-) -> Row | None:
-    """Show the results to one model call as failures, whatever their scores; return the edits it proposes, or None."""
-    return _analyse_once(0.0, **locals())
-
-
-def run_success_analyst_minibatch(
-    skill_content: str,
-    items: list[Row],
-    prediction_dir: str,
-    edit_budget: int = 4,
-    *,
-    system_prompt: str | None = None,
-    trajectory_memory_context: str = "",
-    step_buffer_context: str = "",
-    meta_skill_context: str = "",
-    update_mode: str = "patch",
-) -> Row | None:
-    """Show the results to one model call as successes, whatever their scores; return the edits it proposes, or None."""
-    return _analyse_once(1.0, **locals())
-
-
-def fmt_trajectory(conversation: list[Row], max_chars: int = 12_000) -> str:
-    """Return a conversation as text, a line per message or action; beyond ``max_chars``, the middle is left out."""
-    text = "\n".join(line for turn in conversation for line in _format_turn(turn))
-    half = max_chars // 2
-    return text if len(text) <= max_chars else f"{text[:half]}\n...[middle left out]...\n{text[-half:]}"
-
-
-def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
-    """Return the items' conversations as one text; each has a heading with, say, its task and why it failed."""
-    shown = []
-    for number, row in enumerate(items, start=1):
-        result = read_row({"hard": 0, "soft": 0} | row, None, Path(prediction_dir))
-        turns = _read_conversation(Path(prediction_dir), result.id)
-        if turns:
-            shown.append(f"{_format_heading(number, row, result)}\n\n{fmt_trajectory(turns)}")
-    return "\n\n---\n\n".join(shown)
 
 
 def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path) -> RolloutResult:
@@ -219,26 +156,6 @@ def _reflect(
     return rows
 
 
-def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_budget: int, **given: Any) -> Row | None:
-    """Show all results to one model call, as failures (score 0) or as successes (1); return its patch, or None."""
-    check_mode(given["update_mode"])
-    contexts = ("step_buffer_context", "rejection_context", "trajectory_memory_context")
-    read = [read_row({"hard": score, "soft": score} | row, None, Path(prediction_dir)) for row in items]
-    rows = _reflect(
-        [replace(result, hard=score, soft=score) for result in read],
-        given["skill_content"],
-        config=SkillOptConfig(
-            minibatch_size=max(1, len(items)), failure_only=not score, edit_budget=edit_budget, min_edit_budget=1
-        ),
-        workers=1,
-        seed=0,
-        systems=(given["system_prompt"], given["system_prompt"]),
-        tried=next((given[name] for name in contexts if given.get(name)), ""),
-        notes=given["meta_skill_context"],
-    )
-    return rows[0] if rows else None
-
-
 def _read_conversation(prediction_dir: Path, name: str) -> list[Any]:
     """Return the conversation that a user's adapter left in a result's ``conversation.json``; [] without that file."""
     path = prediction_dir / name / "conversation.json"
@@ -260,40 +177,6 @@ def _read_turn(turn: object) -> Row:
         parts = (turn.get("reasoning"), turn.get("action"), turn.get("env_feedback"))
         return {"role": "assistant", "content": "\n".join(str(part) for part in parts if part)}
     return {"role": str(turn.get("role") or "assistant"), "content": get_message_text(turn)}
-
-
-def _format_heading(number: int, row: Row, result: RolloutResult) -> str:
-    facts = {
-        "Task": result.task_description or str(row.get("instruction") or ""),
-        "Task type": result.task_type or str(row.get("instruction_type") or ""),
-        "Why it failed": result.fail_reason,
-        "Steps": str(row.get("n_turns", "?")),
-    }
-    longer = {
-        "Reference": result.reference_text.strip()[:REFERENCE_CHARS],
-        "System prompt of the target": result.target_system_prompt[:PROMPT_CHARS],
-        "User prompt of the target": result.target_user_prompt[:PROMPT_CHARS],
-        "Preview of the spreadsheet": result.spreadsheet_preview[:PROMPT_CHARS],
-    }
-    lines = [f"### Trajectory {number} (id={result.id})", *(f"{name}: {text}" for name, text in facts.items() if text)]
-    lines += [f"\n#### {name}\n{text}" for name, text in longer.items() if text]
-    return "\n".join(lines)
-
-
-def _format_turn(turn: object) -> list[str]:
-    """Return one turn of a conversation as lines of text; turns are dicts of several forms."""
-    if not isinstance(turn, Mapping):
-        return [f"[agent] {str(turn)[: PART_CHARS['said']]}"]
-    parts = {name: "" if turn.get(name) is None else str(turn.get(name))[:most] for name, most in PART_CHARS.items()}
-    if turn.get("type") == "tool_call":
-        return [f"[action] {parts['cmd']}", f"[obs]    {parts['obs']}"]
-    if "action" in turn and "env_feedback" in turn:
-        step = turn.get("step", "?")
-        thought = [f"[step {step} think] {parts['reasoning']}"] if parts["reasoning"] else []
-        return [*thought, f"[step {step} action] {parts['action']}", f"[step {step} obs]    {parts['env_feedback']}"]
-    if turn.get("role") == "system":
-        return [f"[verification] {get_message_text(turn)[: PART_CHARS['system']]}"]
-    return [f"[{turn.get('role', 'agent')}] {get_message_text(turn)[: PART_CHARS['said']]}"]
 
 
 def check_mode(update_mode: str) -> None:
