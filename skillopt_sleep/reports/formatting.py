@@ -62,21 +62,24 @@ class Shell(Struct, frozen=True):
     """The options that lead any command to the same project and data: " --project shop", or "" for those of here."""
 
     def complete(self, command: str, options: Sequence[str] = ()) -> str:
-        """Return a command as it can be pasted into a shell; a ``run`` also gets those ``options`` that it lacks.
+        """Return a command as it can be pasted into a shell; ``run`` and ``schedule`` get those ``options`` they lack.
 
-        A ``run`` with another backend gets none of the options that name models or backends.
+        With another backend they get none of the options that name models or backends; ``schedule`` keeps by itself
+        what all its projects may spend in a day.
         """
         words = command.split()
         if words[:1] != ["skillopt-sleep"]:
             return command
-        taken = {*words, *(_MODELS if "--backend" in words else ())}
-        added = [option for option in options if option.split()[0] not in taken] if words[1:2] == ["run"] else []
+        taken = {*words, *(_MODELS if "--backend" in words else ()), *(_OF_A_DAY if "schedule" in words[1:2] else ())}
+        wants = words[1:2] in (["run"], ["schedule"])
+        added = [option for option in options if wants and option.split()[0] not in taken]
         return " ".join([self.program, *words[1:], *added]) + self.place
 
 
 HERE = Shell()
 """The shell of a user who has this program on the PATH and stands in the project."""
 
+_OF_A_DAY = ("--max-calls-day", "--max-tokens-day", "--max-usd-day")
 _MODELS = ("--target-backend", "--target-model", "--optimizer-backend", "--optimizer-model")
 
 

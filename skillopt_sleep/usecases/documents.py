@@ -83,7 +83,7 @@ def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | N
     baseline, left_out = _read_documents(workspace, agent, most_bytes)
     backend = get_role(workspace, Role.TARGET)[0]
     prover = agent_of_backend(backend)
-    proven_with = prover.label if prover else f"the backend {backend}"
+    proven_with = prover.label if prover else f"the {backend} backend"
     taken = {document.path for document in baseline.documents}
     landings = []
     for other in others:

@@ -25,6 +25,7 @@ from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.ports import NamesProvider
 from skillopt_sleep.model.rollout import CheckCommand
 from skillopt_sleep.safety.receivers import name_provider
+from skillopt_sleep.scheduling.due import SCHEDULED
 from skillopt_sleep.storage.questions import Agreements
 from skillopt_sleep.usecases.adapters import build_backend, build_sources
 from skillopt_sleep.usecases.sessions import file_sessions, load_archived
@@ -70,17 +71,21 @@ def require_agreement(workspace: Workspace, backends: Iterable[Backend]) -> None
 
 
 def _list_answers(workspace: Workspace, receivers: Sequence[NewReceiver]) -> Iterator[tuple[str, str]]:
-    """Yield the command that agrees to these receivers, and one that leaves the night to the sessions' own agent."""
+    """Yield the command that agrees to these receivers, and one that leaves the night to the sessions' own agent.
+
+    For a scheduled night, both change the schedule, because ``run`` would agree for one night only.
+    """
+    verb, what = ("schedule", "every night runs") if SCHEDULED in workspace.env else ("run", "runs the night")
     agreed = filter(None, (name.strip() for name in workspace.settings.share_with.split(",")))
     shared = ",".join(dict.fromkeys((*agreed, *(receiver.provider for receiver in receivers))))
     to = " and ".join(dict.fromkeys(name_provider(receiver.provider) for receiver in receivers))
-    yield f"skillopt-sleep run --share-with {shlex.quote(shared)}", f"yes: {to} may have them; runs the night"
+    yield f"skillopt-sleep {verb} --share-with {shlex.quote(shared)}", f"yes: {to} may have them; {what}"
     agents = {agent.name: agent for receiver in receivers if (agent := agent_of_source(receiver.source))}
     if len(agents) == 1 and (agent := next(iter(agents.values()))).provider:
         stays = name_provider(agent.provider)
         yield (
-            f"skillopt-sleep run --backend {agent.backend}",
-            f"no: runs the night with {stays}, which has them already",
+            f"skillopt-sleep {verb} --backend {agent.backend}",
+            f"no: {what} with {stays}, which has them already",
         )
 
 

@@ -16,11 +16,11 @@ def test_rule_for_two_agents_is_one_rule_to_every_command(cli, tmp_path):
     report = cli(*mira.arguments("run", "--json", "--for=claude,codex")).json
     assert [change["untried"] for change in report["documents"]] == [
         "",
-        "proven with the backend simulated, not tried with Codex",
+        "proven with the simulated backend, not tried with Codex",
     ]
-    assert "AGENTS.md: proven with the backend simulated, not tried with Codex" in report["notes"]
+    assert "AGENTS.md: proven with the simulated backend, not tried with Codex" in report["notes"]
     page = Path(report["proposal"], "..", "report.md").read_text()
-    assert "proven with the backend simulated, not tried with Codex" in page
+    assert "proven with the simulated backend, not tried with Codex" in page
     (rule,) = (applied["edit"] for applied in report["applied_edits"])
 
     assert len(json.loads(cli("adopt", "--json", *mira.places).out)) == 2

@@ -49,6 +49,17 @@ def test_night_that_nobody_watches(person, codex):
     assert "--share-with openai agrees" in doctor.stdout
 
 
+def test_scheduled_night_that_nobody_agreed_to(person, codex):
+    """The page offers what makes every later night run, with the options of this one: `run` would agree only once."""
+    path = f"{codex.folder}:{SYSTEM_PATH}"
+    flags = ["--backend=codex", "--max-calls=30", "--max-calls-day=30"]
+    assert run("run", *places(person), *flags, PATH=path, SKILLOPT_SCHEDULED="1").returncode == 4
+    found = json.loads(run("show", "--json", *places(person)).stdout)
+    yes, no = (command for command, _ in found["view"]["steps"])
+    assert " schedule --share-with openai --backend codex --max-calls 30 --source claude " in yes
+    assert " schedule --backend claude --max-calls 30 --source claude " in no
+
+
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("agree", ["flag", "variable", "same provider"])
 def test_night_that_was_agreed_to(person, codex, agree):

@@ -10,14 +10,18 @@ from jsonschema import Draft202012Validator
 
 from skillopt_sleep.diagnostics import SCHEMA_VERSION, NightReport
 from skillopt_sleep.model import Json
+from skillopt_sleep.reports.view import NightView
 
 
 def build_schema() -> dict[str, Json]:
-    """Return the JSON Schema (2020-12) of ``diagnostics.json``; its descriptions are the docstrings of the classes."""
-    generated = msgspec.json.schema(NightReport)
-    definitions = {name: _close(definition) for name, definition in generated["$defs"].items()}
+    """Return the JSON Schema (2020-12) of ``diagnostics.json``; its descriptions are the docstrings of the classes.
+
+    `show --json` prints the same and, as ``view``, what the page says: the only key that may be missing.
+    """
+    _, generated = msgspec.json.schema_components([NightReport, NightView], ref_template="#/$defs/{name}")
+    definitions = {name: _close(definition) for name, definition in generated.items()}
     night = definitions.pop("NightReport")
-    night["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    night["properties"] |= {"schema_version": {"const": SCHEMA_VERSION}, "view": {"$ref": "#/$defs/NightView"}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **night,

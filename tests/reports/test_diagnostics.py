@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from skillopt_sleep.diagnostics import NightReport, TaskLabel
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Skip
+from skillopt_sleep.reports.formatting import to_json
 from skillopt_sleep.reports.page import render_diagnostics
+from skillopt_sleep.reports.view import describe_night
 from tests.fakes.diagnostics import build_schema, render_schema
 from tests.reports.samples import ACCEPTED, RUNNING, SAMPLES
 
@@ -40,18 +42,25 @@ def test_night_of_any_ending_is_valid(report):
 
 
 @pytest.mark.parametrize("report", SAMPLES.values(), ids=SAMPLES)
+def test_what_show_prints_is_valid(report):
+    """The diagnostics with what the page says of them, as `show --json` prints both, validate too."""
+    shown = {**msgspec.to_builtins(report), "view": msgspec.to_builtins(describe_night(report))}
+    VALIDATOR.validate(json.loads(to_json(shown)))
+
+
+@pytest.mark.parametrize("report", SAMPLES.values(), ids=SAMPLES)
 def test_night_of_any_ending_reads_back(report):
     """What is written is what is read."""
     assert msgspec.json.decode(render_diagnostics(report), type=NightReport) == report
 
 
 def test_every_object_is_closed_and_complete():
-    """Each object of the schema requires all of its keys, allows no other, and says what it is."""
+    """Each object of the schema requires all of its keys (but `view`), allows no other, and says what it is."""
     schema = build_schema()
     for each in (schema, *schema["$defs"].values()):
         assert each["description"]
         if "properties" in each:
-            assert each["required"] == list(each["properties"])
+            assert each["required"] == [name for name in each["properties"] if name != "view"]
             assert each["additionalProperties"] is False
 
 

@@ -229,3 +229,10 @@ def test_index_of_little(weeks):
 def test_index_keeps_its_shape_whatever_it_quotes(text):
     """Like the page of a night."""
     assert Outline(render_index(history(text=text))).tags == Outline(render_index(history(text="harmless"))).tags
+
+
+def test_night_without_a_command_to_copy():
+    """It does not say to copy one, and still says how a rule that can only be adopted by hand is ticked."""
+    page = render_page(describe_night(GOES_ON))
+    assert "Copy a command" not in page
+    assert "To adopt a rule all the same, tick it below" in page
