@@ -1,9 +1,10 @@
 """Makes the attempts at items: in this process, or on the nodes of a Ray cluster.
 
 On a cluster each node has a worker, which makes and judges attempts in its copy of the environment. When an environment
-asks a model, the question is sent to the driver (this process), where the run's chain of calls answers it. So ledger,
-caps, retries and the limit on simultaneous calls are the same as on one machine, and keys never leave the driver. If a
-node dies, its attempts are repeated on another node; questions already answered are not paid again.
+asks a model, the attempt stops, and the question is returned to the driver (this process), where the run's chain of
+calls answers it. So ledger, caps, retries and the limit on simultaneous calls are the same as on one machine, and keys
+never leave the driver. If a node dies, its attempts are repeated on another node; questions already answered are not
+paid again.
 
 Agent CLIs are the exception: they run on the nodes, because each call is a process of several hundred megabytes, and
 they use the login of their node.
@@ -11,18 +12,19 @@ they use the login of their node.
 
 from __future__ import annotations
 
-import asyncio
 import copyreg
 import dataclasses
 import importlib
 import itertools
+import queue
 import re
 import socket
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
@@ -46,11 +48,9 @@ PAUSE = 0.5
 """Seconds before the first repetition of an attempt; twice as long before the second, three times before the third."""
 CONNECT_SECONDS = 5.0
 """Maximum seconds that a Ray cluster may take to accept a connection; Ray itself would wait for minutes."""
-BROKER_CALLS = 100_000
-"""Maximum requests that may wait at once on their way from Ray nodes: far more than there are attempts."""
 
-_ATTEMPT: ContextVar[tuple[Any, str]] = ContextVar("attempt")
-"""What a thread on a Ray node works with: the broker that carries questions to the driver, and the attempt's id."""
+_ATTEMPT: ContextVar[_Attempt] = ContextVar("attempt")
+"""The attempt that a thread on a Ray node is making."""
 
 
 class Threads:
@@ -114,7 +114,6 @@ class Cluster:
         self._ray, self._env, self._workers = ray, env, workers
         self._turn = itertools.count()
         self._actors: list[Any] = []
-        self._broker: Any = None
         self._copy: Any = None
         self._lock = threading.Lock()
 
@@ -127,37 +126,20 @@ class Cluster:
     def roll_out(self, item: Item, skill: str, begin: Begin) -> RolloutResult:
         """Try an item under a skill on one node, and on another node if that one dies."""
 
-        def attempt(actor: Any) -> RolloutResult:  # noqa: ANN401
+        def attempt(actor: Any) -> object:  # noqa: ANN401
             name, clients = uuid.uuid4().hex, begin()
-            done = actor.attempt.remote(name, item, skill)
-            try:
-                self._answer(name, clients, done)
-                return cast("RolloutResult", _unpack(self._ray.get(done)))
-            finally:
-                self._broker.end.remote(name)
+            event = self._ray.get(actor.begin.remote(name, item, skill))
+            while isinstance(event, _Question):
+                answer = _answer(clients[event.role], event.given)
+                event = self._ray.get(actor.resume.remote(name, event.number, answer))
+            return _unpack(event)
 
         return cast("RolloutResult", self._try_nodes(attempt))
 
     def close(self) -> None:
         """End the workers; a Ray cluster that was started for this run ends with the process."""
-        for actor in [*self._actors, *([self._broker] if self._broker else [])]:
+        for actor in self._actors:
             self._ray.kill(actor)
-
-    def _answer(self, name: str, clients: Mapping[str, AskClient], done: Any) -> None:  # noqa: ANN401
-        """Answer the questions that a node's environment asks models in an attempt, until the attempt is done."""
-        asked = self._broker.next.remote(name)
-        while True:
-            ready, _ = self._ray.wait([done, asked], num_returns=1)
-            if done in ready:
-                return
-            number, role, given = self._ray.get(asked)
-            asks = clients[role]
-            try:
-                answer: Any = asks(given.pop("prompt"), **given) if "prompt" in given else asks.chat(**given)
-            except SleepError as error:
-                answer = _pack(error)
-            self._broker.answer.remote(number, answer)
-            asked = self._broker.next.remote(name)
 
     def _try_nodes(self, work: Callable[[Any], object]) -> object:
         """Do ``work`` on one node, and on others while nodes die. Raises ``BackendUnusable`` if all ``TRIES`` fail."""
@@ -181,78 +163,87 @@ class Cluster:
         )
 
     def _start(self) -> None:
-        """Start a worker on each Ray node, and on this machine the broker that carries their questions here."""
+        """Start a worker on each Ray node."""
         with self._lock:
             if self._actors:
                 return
             ray = self._ray
             affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-            here = affinity(ray.get_runtime_context().get_node_id(), soft=False)
-            self._broker = (
-                ray.remote(_Broker).options(num_cpus=0, max_concurrency=BROKER_CALLS, scheduling_strategy=here).remote()
-            )
             self._copy = ray.put(_copy_env(ray, self._env))  # held here, so that restarted workers find it
-            nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+            options = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": self._workers}
             self._actors = [
                 ray.remote(_Worker)
-                .options(
-                    num_cpus=0,
-                    max_restarts=-1,
-                    max_concurrency=self._workers,
-                    scheduling_strategy=affinity(node, soft=True),
-                )
-                .remote(self._copy, self._broker)
-                for node in nodes
+                .options(**options, scheduling_strategy=affinity(node["NodeID"], soft=True))
+                .remote(self._copy)
+                for node in ray.nodes()
+                if node["Alive"]
             ]
 
 
-class _Broker:
-    """Carries questions of Ray nodes to the driver (this process) and answers back; runs on the driver's machine."""
+@dataclasses.dataclass(frozen=True)
+class _Question:
+    """A question that an environment on a Ray node asks the model of a role."""
 
-    def __init__(self) -> None:
-        self._questions: dict[str, asyncio.Queue[tuple[int, str, dict[str, Any]] | None]] = {}
-        self._answers: dict[int, asyncio.Future[Any]] = {}
+    number: int
+    role: str
+    given: dict[str, Any]
+    """The arguments of ``AskClient.chat``, or a ``prompt`` and its ``phase``."""
+
+
+class _Attempt:
+    """An attempt on a Ray node, made in a thread of its own, which stops at each question until it is answered."""
+
+    def __init__(self, env: SkillEnv, item: Item, skill: str) -> None:
+        self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._waiting: dict[int, Future[object]] = {}
         self._numbers = itertools.count()
+        threading.Thread(target=self._run, args=(env, item, skill), daemon=True).start()
 
-    async def ask(self, name: str, role: str, given: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Pass a question from a node to the driver, wait for the answer and return it."""
+    def ask(self, role: str, given: dict[str, Any]) -> object:
+        """Wait for the driver's answer to a question and return it; raise the error that the driver met."""
         number = next(self._numbers)
-        future = self._answers[number] = asyncio.get_running_loop().create_future()
-        self._questions.setdefault(name, asyncio.Queue()).put_nowait((number, role, given))
-        return await future
+        answer = self._waiting[number] = Future()
+        self._events.put(_Question(number, role, given))
+        return _unpack(answer.result())
 
-    async def next(self, name: str) -> tuple[int, str, dict[str, Any]] | None:
-        """Wait for the next question of the attempt ``name``; None once the attempt has ended."""
-        return await self._questions.setdefault(name, asyncio.Queue()).get()
+    def answer(self, number: int, answer: object) -> None:
+        """Give the attempt the answer to the question ``number``."""
+        self._waiting.pop(number).set_result(answer)
 
-    async def answer(self, number: int, answer: Any) -> None:  # noqa: ANN401
-        """Give the answer to the question ``number`` to the node that asked."""
-        self._answers.pop(number).set_result(answer)
+    def wait(self) -> object:
+        """Wait for the next question, the result, or the ``_Error`` that ended the attempt, and return it."""
+        event = self._events.get()
+        if isinstance(event, BaseException):
+            raise event
+        return event
 
-    async def end(self, name: str) -> None:
-        """Forget the attempt ``name``; a call of ``next`` that still waits for its next question returns None."""
-        self._questions.setdefault(name, asyncio.Queue()).put_nowait(None)
-        await asyncio.sleep(0)
-        del self._questions[name]
+    def _run(self, env: SkillEnv, item: Item, skill: str) -> None:
+        _ATTEMPT.set(self)
+        try:
+            self._events.put(roll_out(env, item, skill, RemoteClient("target", "", self)))
+        except SleepError as error:
+            self._events.put(_pack(error))
+        except BaseException as error:  # noqa: BLE001  raised in the thread that waits
+            self._events.put(error)
 
 
 class _Worker:
     """Tries items on one Ray node, with its own copy of the environment."""
 
-    def __init__(self, env: bytes, broker: Any) -> None:  # noqa: ANN401
+    def __init__(self, env: bytes) -> None:
         self._env: SkillEnv = importlib.import_module("ray").cloudpickle.loads(env)
-        self._broker = broker
+        self._attempts: dict[str, _Attempt] = {}
         self._backends: dict[str, Backend] = {}
 
-    def attempt(self, name: str, item: Item, skill: str) -> Any:  # noqa: ANN401
-        """Try an item and return the result, or, if an error ended it, an ``_Error`` that can be sent to the driver."""
-        token = _ATTEMPT.set((self._broker, name))
-        try:
-            return roll_out(self._env, item, skill, RemoteClient("target", "", (self._broker, name)))
-        except SleepError as error:
-            return _pack(error)
-        finally:
-            _ATTEMPT.reset(token)
+    def begin(self, name: str, item: Item, skill: str) -> object:
+        """Begin an attempt under a new name; return its first question, or its result or ``_Error``."""
+        self._attempts[name] = _Attempt(self._env, item, skill)
+        return self._wait(name)
+
+    def resume(self, name: str, number: int, answer: object) -> object:
+        """Answer a question of an attempt; return its next question, or its result or ``_Error``."""
+        self._attempts[name].answer(number, answer)
+        return self._wait(name)
 
     def complete(self, name: str, options: dict[str, Json], prompt: Prompt) -> Any:  # noqa: ANN401
         """Answer a prompt with this node's own backend, built once with the node's environment variables."""
@@ -262,11 +253,17 @@ class _Worker:
         except SleepError as error:
             return _pack(error)
 
+    def _wait(self, name: str) -> object:
+        event = self._attempts[name].wait()
+        if not isinstance(event, _Question):
+            del self._attempts[name]
+        return event
+
 
 class RemoteClient:
     """Replaces the client of one role on a Ray node; it asks the driver, so that keys never leave the driver."""
 
-    def __init__(self, role: str, model: str, attempt: tuple[Any, str] | None = None) -> None:
+    def __init__(self, role: str, model: str, attempt: _Attempt | None = None) -> None:
         self._role, self.model, self._attempt = role, model, attempt
 
     def chat(self, **asked: Any) -> tuple[str, dict[str, int]]:  # noqa: ANN401  what ``AskClient.chat`` takes
@@ -283,8 +280,15 @@ class RemoteClient:
             raise UsageError(
                 "on a cluster an environment may ask a model only during an attempt, in the thread of that attempt"
             )
-        broker, name = attempt
-        return _unpack(importlib.import_module("ray").get(broker.ask.remote(name, self._role, given)))
+        return attempt.ask(self._role, given)
+
+
+def _answer(ask: AskClient, given: dict[str, Any]) -> object:
+    """Ask a model what an environment on a Ray node asked; return its answer, or the error as an ``_Error``."""
+    try:
+        return ask(given["prompt"], phase=given["phase"]) if "prompt" in given else ask.chat(**given)
+    except SleepError as error:
+        return _pack(error)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
