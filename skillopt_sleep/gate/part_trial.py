@@ -172,11 +172,15 @@ def _count_calls(
 
     Without noise, answers that tie are the same word for word, and need no judge.
     """
-    signs = {id(part): luck.choice((1, 1, -1)) if luck.random() < share else 0 for part in parts}
-    drawn = {id(part): luck.sample(part.tasks, len(part.tasks)) for part in parts}
+    signs: dict[RuleTrial[TaskT], int] = {
+        part: luck.choice((1, 1, -1)) if luck.random() < share else 0 for part in parts
+    }
+    drawn = {part: luck.sample(part.tasks, len(part.tasks)) for part in parts}
     if luck.choice((True, False)):  # the words of a part tell where it matters, or they do not
-        drawn = {id(part): sorted(drawn[id(part)], key=part.rank, reverse=True) for part in parts}
-    hit = {name: {task.id for task in tasks[: -(-len(tasks) // 5)]} for name, tasks in drawn.items()}
+        drawn = {part: sorted(drawn[part], key=part.rank, reverse=True) for part in parts}
+    hit: dict[RuleTrial[TaskT], set[str]] = {
+        part: {task.id for task in tasks[: -(-len(tasks) // 5)]} for part, tasks in drawn.items()
+    }
     base: dict[tuple[str, int], float] = {}
     judged_pairs = calls = 0
 
@@ -191,7 +195,7 @@ def _count_calls(
             if (task.id, sample) not in base:
                 base[task.id, sample] = luck.random() >= noise
                 calls += 1
-            sign = signs[id(part)] if task.id in hit[id(part)] else 0
+            sign = signs[part] if task.id in hit[part] else 0
             with_it = answer(task.id, good=False)
             if sign >= 0:
                 with_it = replace(with_it, score=Score(hard=base[task.id, sample], soft=0.0))

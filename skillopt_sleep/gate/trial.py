@@ -241,7 +241,7 @@ def run_rule_trials(
     called after the wave that decided a rule. Raises ``FatalBackend``, and ``BudgetSpent`` when not one pair could be
     paid for.
     """
-    told: set[int] = set()
+    told: set[RuleTrial[TaskT]] = set()
     while True:
         wave = [(trial, task, sample) for trial in trials for task, sample in trial.choose_next()]
         if not wave:
@@ -251,17 +251,17 @@ def run_rule_trials(
         except BudgetSpent as spent:
             if not any(trial.rows for trial in trials):
                 raise
-            for trial in {id(trial): trial for trial, _, _ in wave}.values():
+            for trial in {trial for trial, _, _ in wave}:
                 trial.cut = str(spent)
             return
         if not rows:
             return
         measured = zip(wave, rows, strict=False)
-        for place, group in itertools.groupby(measured, key=lambda item: trials.index(item[0][0])):
-            trials[place].add([row for _, row in group])
+        for trial, group in itertools.groupby(measured, key=lambda item: item[0][0]):
+            trial.add([row for _, row in group])
         for trial in trials:
-            if trial.is_decided and trial.rows and id(trial) not in told:
-                told.add(id(trial))
+            if trial.is_decided and trial.rows and trial not in told:
+                told.add(trial)
                 on_decided(trial)
 
 

@@ -36,7 +36,7 @@ from skillopt_sleep.model.rollout import ReplayResult, combine
 from skillopt_sleep.model.rules import land_elsewhere
 from skillopt_sleep.model.task import Split, TaskRecord, may_ask_model
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep, quote_rule
-from skillopt_sleep.night.plan import ConsolidatePlan, Kit, NightPlan
+from skillopt_sleep.night.plan import ConsolidatePlan, Kit, NightPlan, Recollected
 from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.night.propose import History, propose_rules
 from skillopt_sleep.night.try_edits import RuleOnTrial, TrialRunner, find_base
@@ -53,29 +53,25 @@ def consolidate(
     *,
     night: str = "",
     seed: int = 0,
-    rejected: tuple[AppliedEdit, ...] = (),
-    pending: tuple[PendingEdit, ...] = (),
+    past: Recollected = Recollected(),  # noqa: B008  frozen
     closed: tuple[ClosedEdit, ...] = (),
-    accepted: tuple[AppliedEdit, ...] = (),
-    restage: bool = False,
     calls_left: Callable[[], int] | None = None,
 ) -> Consolidated:
     """Propose rules for each document, then try these and the undecided ones, each on top of the rules accepted so far.
 
-    The models that propose rules are shown those ``rejected`` edits that were written from tonight's training tasks
-    alone. A ``closed`` rule, whose trial ended for good, is tried again only with new requests behind it. ``accepted``
-    edits of earlier nights wait for adoption; with ``restage``, their stored proposal no longer fits the files and is
-    made anew. ``calls_left`` returns how many calls the trials may still make; None leaves that to the caps. Without
+    The models that propose rules are shown those rejected edits of the ``past`` that were written from tonight's
+    training tasks alone. A ``closed`` rule, whose trial ended for good, is tried again only with new requests behind
+    it. ``calls_left`` returns how many calls the trials may still make; None leaves that to the caps. Without
     validation tasks nothing could be decided, so no call is made, unless the gate is off. Raises ``FatalBackend`` and,
     when nothing was tried, ``BudgetSpent``: all replies paid for are in the ledger.
     """
-    current, carried, notes = _apply_accepted(baseline, accepted if plan.gate_mode is GateMode.PAIRED else ())
+    current, carried, notes = _apply_accepted(baseline, past.accepted if plan.gate_mode is GateMode.PAIRED else ())
     on = find_base(current, models, plan)
-    waiting, on_hold, dropped = _choose_waiting(pending, plan, pools, on)
+    waiting, on_hold, dropped = _choose_waiting(past.pending, plan, pools, on)
     over = [closed_edit for gone in dropped if (closed_edit := gone.close(night)) is not None]
     # A resumed night repeats its own edits, so only those of other nights count as closed.
     history = History(
-        waiting=waiting, closed=[*(past for past in closed if past.night != night), *over], rejected=rejected
+        waiting=waiting, closed=[*(end for end in closed if end.night != night), *over], rejected=past.rejected
     )
     steps, new, cut = _propose_all(
         baseline, current, pools, plan=plan, models=models, history=history, night=night, on=on
@@ -90,7 +86,7 @@ def consolidate(
         tried = [_describe_step(rule, night, on) for rule in rules]
     undecided, given_up = _keep_undecided(rules) if plan.gate_mode is GateMode.PAIRED else ([], [])
     is_new = any(step.decision.verdict is Verdict.ACCEPT for step in tried)
-    proposes = is_new or bool(carried and restage)
+    proposes = is_new or bool(carried and past.restage)
     return Consolidated(
         baseline=baseline,
         candidate=runner.current if proposes else baseline,
@@ -99,7 +95,7 @@ def consolidate(
         gate_mode=plan.gate_mode,
         pending=(*undecided, *on_hold),
         dropped=(*dropped, *runner.dropped, *given_up),
-        began_with=tuple(life.id for life in pending),
+        began_with=tuple(life.id for life in past.pending),
         cut=cut,
         model=models.tried_with,
         notes=notes,

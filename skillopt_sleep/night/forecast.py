@@ -30,7 +30,8 @@ from skillopt_sleep.model.lexicon import is_standing_wish
 from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.rules import find_heavy, list_live_rules
 from skillopt_sleep.model.task import Shortfall, TaskRecord, group_of, may_ask_model, may_vote, shortfall
-from skillopt_sleep.night.harvest import find_moment_tasks, harvest, pin_unproven
+from skillopt_sleep.night.find_moments import find_moment_tasks, pin_unproven
+from skillopt_sleep.night.harvest import harvest
 from skillopt_sleep.night.load_check import MOMENTS
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Pools, group_lessons, split_tasks
@@ -93,7 +94,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
 
 def forecast_calls(pools: Pools, plan: NightPlan, waiting: Sequence[PendingEdit]) -> Forecast:
     """Forecast the calls of a night once its tasks are known; ``waiting`` are the undecided rules of earlier nights."""
-    return Forecast(phases=tuple(phase for phase in _count_for_plan(pools, plan, waiting, 0) if phase.most))
+    return Forecast(phases=tuple(phase for phase in count_calls(pools, plan, waiting) if phase.most))
 
 
 def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
@@ -120,6 +121,7 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
         tasks = choose_tasks(known, plan.recall_tasks(kit.archive.past(scope)), plan.split, plan.retriable)
     pools = split_tasks(tasks, plan.split)
     waiting = [edit.among((*known, *tasks)) for edit in plan.retriable]
+    batches = len(split_batches(sessions)) if plan.mining.by_model else 0
     return DryRun(
         project=plan.project,
         sessions=len(sessions),
@@ -130,9 +132,7 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
         pools=pools,
         expected=(
             *_count_proofs(known),
-            *_count_for_plan(
-                pools, plan, waiting, len(split_batches(sessions)) if plan.mining.by_model else 0, labelling=labelling
-            ),
+            *count_calls(pools, plan, waiting, mining_batches=batches, labelling=labelling),
         ),
         cap=plan.caps.calls,
         refused=refused,
@@ -158,24 +158,6 @@ def _count_proofs(tasks: Sequence[TaskRecord]) -> tuple[Expected, ...]:
     return (Expected(phase="prove", least=0, most=batches + 3 * len(open_), usual=batches + len(open_)),)
 
 
-def _count_for_plan(
-    pools: Pools, plan: NightPlan, waiting: Sequence[PendingEdit], mining_batches: int, *, labelling: int = 0
-) -> tuple[Expected, ...]:
-    return count_calls(
-        pools,
-        samples=plan.step.rollouts_k,
-        documents=len(plan.kinds),
-        mode=plan.step.gate_mode,
-        mining_batches=mining_batches,
-        labelling=labelling,
-        sealed=plan.adopted is not None,
-        probed=plan.manner.probes,
-        waiting=waiting,
-        budget=plan.step.edit_budget,
-        learnt=_is_learnt(pools, plan),
-    )
-
-
 def _is_learnt(pools: Pools, plan: NightPlan) -> bool:
     """Return whether some rule seems to cover each training task's correction; a single replay may then suffice."""
     rules = [find_heavy(rule) for _, rule in list_live_rules(plan.baseline)]
@@ -184,18 +166,7 @@ def _is_learnt(pools: Pools, plan: NightPlan) -> bool:
 
 
 def count_calls(
-    pools: Pools,
-    *,
-    samples: int,
-    documents: int,
-    mode: GateMode,
-    mining_batches: int,
-    labelling: int = 0,
-    sealed: bool = False,
-    probed: bool = False,
-    waiting: Sequence[PendingEdit] = (),
-    budget: int = 4,
-    learnt: bool = False,
+    pools: Pools, plan: NightPlan, waiting: Sequence[PendingEdit] = (), *, mining_batches: int = 0, labelling: int = 0
 ) -> tuple[Expected, ...]:
     """Count the model calls of a night by phase: the fewest, the most, and the usual number.
 
@@ -203,12 +174,13 @@ def count_calls(
     proposed. At most: the training tasks are rolled out for each document, every trial takes as many pairs as a night
     allows, and each loss of an accepted rule is replayed twice more. Usually: they are rolled out once, each lesson
     gives a rule, and each rule is tried on every request that it was not written from. Repeated calls for unreadable
-    verdicts are not counted. ``samples`` is the number of rollouts of a training task; ``mining_batches`` and
-    ``labelling`` are numbers of calls; ``waiting`` are the undecided rules, ``budget`` is the most rules to propose;
-    ``learnt``: one training task is replayed first, because rules seem to cover all; ``sealed``: an adopted change
-    waits for its test on the sealed tasks, two answers and one judge call per task; ``probed``: the agent itself
-    replays one task at the end (two if a rule moves to memory), and is put back to up to ``MOMENTS`` moments.
+    verdicts are not counted. ``mining_batches`` and ``labelling`` are numbers of calls; ``waiting`` are the undecided
+    rules. Where rules seem to cover all training tasks, one is replayed first. A test of an adopted change on the
+    sealed tasks takes two answers and one judge call per task. At the end the agent itself may replay one task (two if
+    a rule moves to memory), and is put back to up to ``MOMENTS`` moments.
     """
+    samples, mode, documents = plan.step.rollouts_k, plan.step.gate_mode, len(plan.kinds)
+    learnt = _is_learnt(pools, plan)
     train = sum(_count_calls(task) for task in pools.train) * samples
     can_learn = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
     retried = len(waiting) if pools.val and mode is GateMode.PAIRED else 0
@@ -228,16 +200,16 @@ def count_calls(
     if trials := retried + (documents if can_learn and mode is GateMode.PAIRED else 0):
         dearest = max(_count_calls(task) for task in pools.val) + 1  # two answers, and one judge for both
         pairs = PAIRS_A_NIGHT + CONFIRMING_PAIRS * min(MOST_LOSSES, len(pools.val))
-        new = [] if learnt or not can_learn else _list_lessons(pools, waiting)[:budget]
+        new = [] if learnt or not can_learn else _list_lessons(pools, waiting)[: plan.step.edit_budget]
         before = sum(phase.usual for phase in phases)
         usual = max(_count_usual_trials(pools, waiting, len(new)), _count_clear_win(pools, waiting, new, before))
         phases.append(Expected(phase="val", least=0, most=trials * pairs * dearest, usual=usual))
         if own := count_own_calls(waiting, pools) + sum(map(_count_wished, new)):
             phases.append(Expected(phase="own", least=0, most=own, usual=own))
-    if can_learn and probed:
+    if can_learn and plan.manner.probes:
         moments = min(MOMENTS, sum(find_put_back(task) is not None for task in pools.val))
         phases.append(Expected(phase="load", least=0, most=2 + 2 * moments, usual=1 + moments))
-    if sealed and pools.test:
+    if plan.adopted is not None and pools.test:
         sealed_calls = sum(_count_calls(task) + 1 for task in pools.test)
         phases.append(Expected(phase="test", least=0, most=sealed_calls, usual=sealed_calls))
     return tuple(phases)

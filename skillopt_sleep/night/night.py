@@ -45,11 +45,8 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
                 models,
                 night=night.id,
                 seed=night.seed,
-                rejected=past.rejected,
-                pending=past.pending,
+                past=past,
                 closed=plan.closed,
-                accepted=past.accepted,
-                restage=past.restage,
                 calls_left=(lambda: most - night.ledger.spent().calls) if most < plan.caps.calls else None,
             )
             loaded = night.stage("load", check_loading, outcome, models, plan.step.memory_bounds)

@@ -261,6 +261,7 @@ class Recollected(Struct, frozen=True, kw_only=True):
     accepted: tuple[AppliedEdit, ...] = ()
     """Accepted edits that wait for adoption."""
     restage: bool = False
+    """Whether the stored proposal of ``accepted`` no longer fits the live files and has to be made anew."""
 
     def add_to(self, report: NightReport) -> NightReport:
         """Return the night's report with a note on rules that wait because the night may not change their document."""

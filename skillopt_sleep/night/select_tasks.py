@@ -28,7 +28,8 @@ from skillopt_sleep.model.task import (
     reference_kind,
     shortfall,
 )
-from skillopt_sleep.night.harvest import Harvested, find_moment_tasks, pin_unproven
+from skillopt_sleep.night.find_moments import find_moment_tasks, pin_unproven
+from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Pools, SplitPlan, split_tasks
 from skillopt_sleep.night.try_edits import find_base

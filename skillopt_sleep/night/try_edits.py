@@ -79,10 +79,7 @@ class TrialRunner:
         rules = [rule for life in lives if (rule := self._revive(life)) is not None]
         if self.plan.gate_mode is GateMode.STRICT:
             return self._try_strictly(rules)
-        joined: list[str] = []
-        tried = self._try_by_pairs(rules, joined)
-        places = {name: place for place, name in enumerate(joined)}
-        return sorted(tried, key=lambda rule: places.get(rule.life.id, len(places)))
+        return self._try_by_pairs(rules)
 
     def try_at_sources(self, rules: Sequence[RuleOnTrial]) -> None:
         """With the rule of each standing wish, replay the requests that state the wish; count where the agent obeys.
@@ -103,16 +100,15 @@ class TrialRunner:
             heeded = [result.score.hard >= 1 for result in rule.own if result.score is not None]
             rule.life = replace(rule.life, own=(len(heeded), sum(heeded)))
 
-    def _try_by_pairs(self, rules: list[RuleOnTrial], joined: list[str]) -> list[RuleOnTrial]:
+    def _try_by_pairs(self, rules: list[RuleOnTrial]) -> list[RuleOnTrial]:
         """Replay pairs for every rule, wave by wave; as soon as a rule is proven, the others are tried on top of it.
 
         From then on all is replayed afresh: in the pairs that proved a rule, the replays without it were unusually bad.
         """
         known: dict[tuple[str, int], ReplayResult] = {}
-        base = 0
+        joined: list[RuleOnTrial] = []
         reserved = count_own_calls([rule.life for rule in rules], self.pools)
-        running: dict[int, RuleOnTrial] = {}
-        trials: list[RuleTrial[TaskRecord]] = []
+        running: dict[RuleTrial[TaskRecord], RuleOnTrial] = {}
         requests = {task.id: group_of(task) for task in self.pools.val}
         for rule in rules:
             tasks = rule.life.fitting(self.pools.val)
@@ -123,37 +119,34 @@ class TrialRunner:
                 requests=requests,
                 rank=_rank_by_text(rule.life.rule, tasks),
             )
-            trials.append(trial)
-            running[id(trial)] = rule
+            running[trial] = rule
 
         def measure(wave: Wave) -> list[PairRow]:
-            return replay_wave(self._take_affordable(wave, known, SAMPLES_PER_BASE * base, reserved))
+            return replay_wave(self._take_affordable(wave, known, SAMPLES_PER_BASE * len(joined), reserved))
 
         def replay_wave(wave: Wave) -> list[PairRow]:
-            apart = SAMPLES_PER_BASE * base
-            pairs = [(running[id(trial)].candidate, task, sample + apart) for trial, task, sample in wave]
+            apart = SAMPLES_PER_BASE * len(joined)
+            pairs = [(running[trial].candidate, task, sample + apart) for trial, task, sample in wave]
             return measure_rules(pairs, self.current, self.models, self._plan_pairs(0), known=known)
 
         def conclude(trial: RuleTrial[TaskRecord]) -> None:
-            nonlocal base
-            rule = running[id(trial)]
+            rule = running[trial]
             rule.trial = trial.conclude(lambda pairs: replay_wave([(trial, task, sample) for task, sample in pairs]))
             if not rule.is_accepted:
                 return
             self.current = rule.candidate
-            joined.append(rule.life.id)
-            base += 1
+            joined.append(rule)
             known.clear()
-            for other in trials:
-                if running[id(other)].trial is None and not self._rebase(running[id(other)]):
+            for other, waiting in running.items():
+                if waiting.trial is None and not self._rebase(waiting):
                     other.cut = "the rule does not fit the documents with what was proven tonight"
 
-        run_rule_trials(trials, measure, on_decided=conclude)
-        for trial in trials:
-            if running[id(trial)].trial is None:
+        run_rule_trials(tuple(running), measure, on_decided=conclude)
+        for trial, rule in running.items():
+            if rule.trial is None:
                 conclude(trial)
         gone = {dropped.edit.id for dropped in self.dropped}
-        return [rule for rule in rules if rule.life.id not in gone]
+        return [*joined, *(rule for rule in rules if not rule.is_accepted and rule.life.id not in gone)]
 
     def _take_affordable(self, wave: Wave, known: Collection[tuple[str, int]], apart: int, reserved: int) -> Wave:
         """Return the first pairs of the wave that can be replayed with the calls left.

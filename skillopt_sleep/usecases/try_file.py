@@ -182,13 +182,13 @@ class _Trial:
     sittings: int = 0
     """How often replays of an earlier run were made anew, because they were made too long before the others."""
     known: dict[tuple[str, int], ReplayResult] = field(default_factory=dict)
-    numbers: dict[int, int] = field(default_factory=dict)
-    """For each rule's trial, by its Python id(), the number of the rule that it leaves out."""
+    numbers: dict[RuleTrial[TaskRecord], int] = field(default_factory=dict)
+    """For each rule's trial, the number of the rule that it leaves out."""
 
     def run(self) -> list[PartTrial[TaskRecord]]:
         """Try the whole file, then its rules together; return the trials, whose ``cut`` names a cap that ended them."""
         whole, *rules = trials = self.plan.line_up()
-        self.numbers = {id(rule): number for number, rule in enumerate(rules)}
+        self.numbers = {rule: number for number, rule in enumerate(rules)}
         try_parts([whole], self.measure, take_out=lambda _: None)
         if whole.cut and not whole.rows:
             raise BudgetSpent(whole.cut, cap="")
@@ -200,7 +200,7 @@ class _Trial:
 
     def take_out(self, rule: PartTrial[TaskRecord]) -> None:
         """Leave a harmful rule out of the file from now on, and forget the replays made with that rule in the file."""
-        self.gone.append(self.numbers[id(rule)])
+        self.gone.append(self.numbers[rule])
         self.known.clear()
 
     def measure(self, wave: Wave) -> list[PairRow]:
@@ -221,7 +221,7 @@ class _Trial:
         return fresh or self.measure(wave)  # those that are left are asked for again
 
     def _leave_out(self, trial: RuleTrial[TaskRecord]) -> Candidate:
-        number = self.numbers.get(id(trial))
+        number = self.numbers.get(trial)
         return Candidate(documents=(self.plan.other,)) if number is None else self.plan.leave_out([*self.gone, number])
 
 

@@ -248,7 +248,7 @@ def try_lives(
 ) -> list[tuple[PendingEdit, Trial]]:
     """Give every life its pairs of a night as ``measure`` has them; losses of accepted rules are not confirmed."""
     requests = None if bundles else {task.id: group_of(task) for task in val}
-    trials: dict[int, tuple[PendingEdit, RuleTrial[TaskRecord]]] = {}
+    trials: dict[RuleTrial[TaskRecord], PendingEdit] = {}
     for life in lives:
         rank = {task.id: count_touched(life.words, task) for task in val}
         trial = RuleTrial(
@@ -258,13 +258,13 @@ def try_lives(
             requests=requests,
             rank=lambda task, rank=rank: rank[task.id],
         )
-        trials[id(trial)] = (life, trial)
+        trials[trial] = life
     run_rule_trials(
-        [trial for _, trial in trials.values()],
-        lambda wave: measure([(trials[id(trial)][0], task, sample) for trial, task, sample in wave]),
+        tuple(trials),
+        lambda wave: measure([(trials[trial], task, sample) for trial, task, sample in wave]),
         on_decided=lambda _: on_decided(),
     )
-    return [(life, trial.conclude(lambda pairs: [])) for life, trial in trials.values()]
+    return [(life, trial.conclude(lambda pairs: [])) for trial, life in trials.items()]
 
 
 def pair(request: str, sample: int, before: bool, after: bool) -> PairRow:

@@ -111,7 +111,7 @@ def try_made_up(file: File, luck: random.Random, noise: float, *, priced: bool =
             if (request.id, sample) not in base:
                 base[request.id, sample] = answer(request, gone)
                 calls += 1
-            number = numbers.get(id(part))
+            number = numbers.get(part)
             left_out = set(range(len(KINDS))) if number is None else {*gone, number}
             rows.append(
                 PairRow.of(
@@ -122,11 +122,11 @@ def try_made_up(file: File, luck: random.Random, noise: float, *, priced: bool =
         return rows
 
     def take_out(part) -> None:
-        gone.add(numbers[id(part)])
+        gone.add(numbers[part])
         base.clear()
 
     whole, *parts = line_up()
-    numbers = {id(part): number for number, part in enumerate(parts)}
+    numbers = {part: number for number, part in enumerate(parts)}
     try_parts([whole], measure, take_out=lambda _: None)
     try_parts(parts, measure, take_out=take_out)
     price = forecast_price(line_up, judged=1) if priced else None

@@ -33,7 +33,7 @@ from skillopt_sleep.model.task import (
 )
 from skillopt_sleep.night.consolidate import consolidate
 from skillopt_sleep.night.outcome import Consolidated
-from skillopt_sleep.night.plan import ConsolidatePlan
+from skillopt_sleep.night.plan import ConsolidatePlan, Recollected
 from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.night.propose import list_seen_names
 from skillopt_sleep.night.try_edits import find_base
@@ -205,7 +205,9 @@ def test_group_that_has_come_to_be_part_of_another_is_known_again():
         tally=Tally(),
         evidence=("elsewhere",),
     )
-    outcome = consolidate(BASE, pools, ConsolidatePlan(), models(target), night="n2", seed=1, pending=(pending,))
+    outcome = consolidate(
+        BASE, pools, ConsolidatePlan(), models(target), night="n2", seed=1, past=Recollected(pending=(pending,))
+    )
     assert {result.task_id for step in outcome.steps for result in step.trial.baseline} == {"val-2", "val-3"}
 
 
@@ -240,8 +242,7 @@ def test_rule_is_not_quoted_to_a_reflection_that_has_not_seen_what_wrote_it():
         models(target, asked),
         night="n2",
         seed=1,
-        rejected=rejected,
-        pending=pending,
+        past=Recollected(rejected=rejected, pending=pending),
     )
     assert asked.prompts
     for prompt in asked.prompts:
@@ -257,7 +258,7 @@ def test_only_tonights_val_decides_on_an_undecided_edit():
     pools = Pools(train=tuple(checked(f"train-{number}") for number in range(6)), val=tuple(val_tasks(4)))
     edit = waiting(target, groups=list_seen_names(pools.val[:2]), tally=Tally(wins=3))
     plan = ConsolidatePlan(evolve_memory=False, evolve_skill=False)
-    outcome = consolidate(BASE, pools, plan, models(target), night="n2", seed=1, pending=(edit,))
+    outcome = consolidate(BASE, pools, plan, models(target), night="n2", seed=1, past=Recollected(pending=(edit,)))
     assert {result.task_id for step in outcome.steps for result in step.trial.baseline} == {"val-2", "val-3"}
 
 
@@ -351,8 +352,7 @@ def test_nothing_leaks_into_a_reflection(rollouts_k, kind):
             models(replayed, asked),
             night=f"n{night}",
             seed=night,
-            pending=pending,
-            rejected=rejected,
+            past=Recollected(pending=pending, rejected=rejected),
         )
         assert any(step.trial for step in outcome.steps)
         pending, rejected = outcome.pending, (*rejected, *outcome.edits)
@@ -586,7 +586,7 @@ def test_rules_on_two_requests_are_tried_first():
         models(target, ScriptedAsk(msgspec.json.encode({"edits": [rule]}).decode())),
         night="n2",
         seed=1,
-        pending=(one, two),
+        past=Recollected(pending=(one, two)),
     )
     tried = [step for step in outcome.steps if step.trial]
     assert [step.since for step in tried] == ["n1", "n0", ""]

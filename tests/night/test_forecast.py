@@ -7,10 +7,20 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.rule import GateMode
 from skillopt_sleep.model.call import find_range
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.task import ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.night.forecast import count_calls
+from skillopt_sleep.night.plan import Adopted, ConsolidatePlan, NightPlan
 from skillopt_sleep.night.pools import Pools
 from tests.benchmarks.forecast import hold_nights
+
+
+def plan_for(documents=2, mode=GateMode.PAIRED, *, adopted=None):
+    made = [Document(kind=kind, path=f"{kind}.md", content=b"", whole=False) for kind in [*DocumentKind][:documents]]
+    live = Candidate(documents=tuple(made))
+    waits = Adopted(change="n", before=live, after=live) if adopted else None
+    step = ConsolidatePlan(gate_mode=mode)
+    return NightPlan(project="/p", baseline=live, roles=(), step=step, adopted=waits)
 
 
 def pools(train, val, reference):
@@ -33,7 +43,7 @@ def pools(train, val, reference):
 )
 def test_most_calls_by_phase(mode, reference, most):
     """Two documents over 24 train and 12 val tasks; a paired trial has 36 pairs a night, and 12 to confirm 6 losses."""
-    found = count_calls(pools(24, 12, reference), samples=1, documents=2, mode=mode, mining_batches=0)
+    found = count_calls(pools(24, 12, reference), plan_for(mode=mode))
     assert {each.phase: each.most for each in found if each.phase != "mine"} == most
 
 
@@ -44,7 +54,7 @@ def test_usual_night_tries_each_lesson():
 
     def count(corrections):
         train = tuple(replace(task, feedback=(said,)) for task, said in zip(dealt.train, corrections, strict=False))
-        found = count_calls(replace(dealt, train=train), samples=1, documents=2, mode=GateMode.PAIRED, mining_batches=3)
+        found = count_calls(replace(dealt, train=train), plan_for(), mining_batches=3)
         assert all(each.least <= each.usual <= each.most for each in found)
         return {each.phase: each.usual for each in found}
 
@@ -74,9 +84,7 @@ def test_calls_lie_in_the_range_that_was_printed():
 
 def test_night_without_val_expects_nothing():
     """Nothing could be accepted, so nothing is spent."""
-    found = count_calls(
-        pools(5, 0, RubricReference(rubric="r")), samples=1, documents=2, mode=GateMode.PAIRED, mining_batches=3
-    )
+    found = count_calls(pools(5, 0, RubricReference(rubric="r")), plan_for(), mining_batches=3)
     assert [(each.phase, each.most) for each in found] == [("mine", 3)]
 
 
@@ -86,7 +94,7 @@ def test_adopted_change_that_waits_costs_two_answers_a_sealed_task():
     sealed = Pools(train=dealt.train, val=dealt.val, test=dealt.val)
 
     def test_calls(pools_, *, waits):
-        found = count_calls(pools_, samples=1, documents=1, mode=GateMode.PAIRED, mining_batches=0, sealed=waits)
+        found = count_calls(pools_, plan_for(1, adopted=waits))
         return [(each.least, each.most) for each in found if each.phase == "test"]
 
     assert test_calls(sealed, waits=True) == [(0, 6)]

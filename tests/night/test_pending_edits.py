@@ -30,7 +30,7 @@ from skillopt_sleep.model.session import SessionKey
 from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, Split, TaskRecord
 from skillopt_sleep.night.consolidate import consolidate
 from skillopt_sleep.night.harvest import RECENT, Harvested
-from skillopt_sleep.night.plan import ConsolidatePlan, recollect
+from skillopt_sleep.night.plan import ConsolidatePlan, Recollected, recollect
 from skillopt_sleep.night.pools import Pools, SplitPlan, split_tasks
 from skillopt_sleep.night.select_tasks import choose_tasks
 from skillopt_sleep.night.try_edits import find_base
@@ -111,8 +111,11 @@ def waiting(name, tally, *edits, k=9):
     )
 
 
-def night(number, asked, *, plan=PLAN, pools=POOLS, base=BASE, **before):
-    return consolidate(base, pools, plan, asked, night=f"n{number}", seed=number, **before)
+def night(number, asked, *, plan=PLAN, pools=POOLS, base=BASE, closed=(), calls_left=None, **before):
+    past = Recollected(**before)
+    return consolidate(
+        base, pools, plan, asked, night=f"n{number}", seed=number, past=past, closed=closed, calls_left=calls_left
+    )
 
 
 def held(outcome):

@@ -1,0 +1,185 @@
+"""Finds the moments at which the user stepped in, in tonight's sessions and where an older version did not look.
+
+Each becomes a task; so does every other place where the lesson of one applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.mining.fault import locate_steps
+from skillopt_sleep.mining.moment_tasks import Talk, build_moment_tasks, find_siblings, list_wanted, renew_proof
+from skillopt_sleep.mining.moments import find_moments
+from skillopt_sleep.mining.references import Proved, prove, settle
+from skillopt_sleep.model.moment import MomentReference, ProofState
+from skillopt_sleep.model.ports import PairJudge
+from skillopt_sleep.model.session import Feedback, Place, SessionKey
+from skillopt_sleep.model.task import Split, TaskRecord, is_sibling, may_vote, require_reference
+from skillopt_sleep.model.text import fold
+from skillopt_sleep.night.plan import Kit
+from skillopt_sleep.optimizer.replay import Models
+
+SEARCHED = 60
+"""How many of the latest sessions are searched for other places where a new lesson applies, and for missed moments."""
+
+
+class FoundMoments(Struct, frozen=True, kw_only=True):
+    """The moments found in some sessions, as tasks."""
+
+    tasks: tuple[TaskRecord, ...] = ()
+    """New or changed tasks, at moments and at other places where a lesson applies."""
+    notes: tuple[str, ...] = ()
+
+
+def find_moment_tasks(
+    keys: Sequence[SessionKey],
+    known: Sequence[TaskRecord],
+    mined: Sequence[TaskRecord],
+    kit: Kit,
+    models: Models | None,
+) -> FoundMoments:
+    """Return tasks made from the moments of these sessions: new ones, and known ones whose reference was proven by now.
+
+    A reference is proven once a check or a judge tells by it the rejected work from what stood in the end. A request
+    that is a task already, among ``known`` or ``mined``, gets no second task. Without ``models`` no model is asked, and
+    only proofs stored earlier count. Raises ``FatalBackend`` and ``BudgetSpent``; proofs found before stay stored.
+    """
+    alone = frozenset(
+        (origin.session_id, fold(words))
+        for task in (*known, *mined)
+        if not isinstance(task.reference, MomentReference)
+        for origin in task.origins
+        for words in (origin.words, *task.feedback)  # a reply to its answer is part of the task, which may be a test
+    )
+    search = _Search(kit=kit, models=models, alone=alone)
+    read = (search.read(key, corrected_only=models is None) for key in keys)
+    talks = [search.locate(talk) for talk in read if talk is not None]
+    talks += search.read_unexamined({(key.source, key.path) for key in keys}, known)
+    new = {task.id: task for talk in talks for task in build_moment_tasks(talk)}
+    before = {task.id: task for task in known if isinstance(task.reference, MomentReference)}
+    places = {name for name, task in before.items() if is_sibling(task)}
+    moments = [*new.values(), *(task for name, task in before.items() if name not in places and name not in new)]
+    proved = search.prove(moments)
+    siblings = search.find_siblings(proved.tasks, talks, places)
+    lessons = {require_reference(task, MomentReference).moment: task for task in proved.tasks}
+    renewed = [
+        renew_proof(before[name], lessons[at.moment])
+        for name in sorted(places)
+        if (at := require_reference(before[name], MomentReference)).check is None and at.moment in lessons
+    ]
+    return FoundMoments(
+        tasks=tuple(task for task in (*proved.tasks, *siblings, *renewed) if before.get(task.id) != task),
+        notes=tuple(_list_notes(proved)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """Reads sessions with their moments; without ``models`` no model is asked anything about them."""
+
+    kit: Kit
+    models: Models | None
+    alone: frozenset[tuple[str, str]]
+    """Session id and words of the prompts that are tasks already."""
+
+    def read(self, key: SessionKey, *, corrected_only: bool = False) -> Talk | None:
+        """Return a session's steps and moments; None without stored steps.
+
+        With ``corrected_only``, return None for a session without a correction too.
+        """
+        session = self.kit.inbox.load_whole(key)
+        if corrected_only and not any(turn.feedback is Feedback.CORRECTION for turn in session.turns):
+            return None
+        conversation = self.kit.load_steps(key.source, key.path)
+        if conversation is None:
+            return None
+        return Talk(
+            session=session,
+            conversation=conversation,
+            moments=find_moments(session, conversation),
+            alone=frozenset(words for name, words in self.alone if name == session.session_id),
+            max_tokens=self.kit.moment_tokens,
+        )
+
+    def locate(self, talk: Talk) -> Talk:
+        """Return a session in which a model has named the step that each moment is about."""
+        if self.models is None:
+            return talk
+        located = locate_steps(
+            list_wanted(talk), talk.session, talk.conversation, self.models.optimizer, self.models.parallel
+        )
+        named = {moment.id: moment for moment in located}
+        return replace(talk, moments=tuple(named.get(moment.id, moment) for moment in talk.moments))
+
+    def read_unexamined(self, tonight: AbstractSet[tuple[str, str]], known: Sequence[TaskRecord]) -> list[Talk]:
+        """Return earlier sessions with moments that the archive lacks because an older version did not look for them.
+
+        ``tonight`` names tonight's sessions, each by source and path.
+        """
+        references = [task for task in known if isinstance(task.reference, MomentReference)]
+        examined = {origin.session_id for task in references for origin in task.origins}
+        waiting = {(key.source, key.path) for key in self.kit.inbox.waiting()}
+        earlier = [key for key in self._list_others(tonight) if (key.source, key.path) not in waiting]
+        talks = (self.read(key, corrected_only=True) for key in earlier)
+        found = [talk for talk in talks if talk and talk.session.session_id not in examined and list_wanted(talk)]
+        return [self.locate(talk) for talk in found]
+
+    def prove(self, moments: Sequence[TaskRecord]) -> Proved:
+        """Check, as far as models and stored proofs allow, which moments have a reference that tells good from bad."""
+        if self.models is None:
+            return settle(moments, self.kit.proofs, "")
+        judge = self.models.judges.get("moment")
+        pair_judge = judge if isinstance(judge, PairJudge) else None
+        return prove(moments, self.kit.proofs, pair_judge, self.models.optimizer, self.models.parallel)
+
+    def find_siblings(self, moments: Sequence[TaskRecord], talks: Sequence[Talk], known: set[str]) -> list[TaskRecord]:
+        """Return tasks at other places where lessons apply: for new lessons in all latest sessions, else in tonight's.
+
+        ``known`` are the ids of such tasks that the archive has.
+        """
+        lessons = [task for task in moments if may_vote(task)]
+        searched = {name.rpartition("-")[0] for name in known}
+        fresh = [task for task in lessons if f"s-{task.id.removeprefix('m-')}" not in searched]
+        others = self._list_others({(talk.session.source, talk.session.path) for talk in talks}) if fresh else []
+        older = [talk for key in others if (talk := self.read(key)) is not None]
+        found: list[TaskRecord] = []
+        for lesson in lessons:
+            found += find_siblings(lesson, [*talks, *(older if lesson in fresh else ())], known)
+        return found
+
+    def _list_others(self, seen: AbstractSet[tuple[str, str]]) -> list[SessionKey]:
+        """Return the latest sessions of this project, without the (source, path) pairs in ``seen``."""
+        others = (key for key in self.kit.inbox.recent() if (key.source, key.path) not in seen)
+        return [key for key in others if self.kit.place(key.cwd, key.remote) is Place.OWN][:SEARCHED]
+
+
+def _list_notes(proved: Proved) -> Iterable[str]:
+    """Yield report notes: how many corrections are used to learn and to test, and why others are not."""
+    references = [task.reference for task in proved.tasks if isinstance(task.reference, MomentReference)]
+    silent = [reference for reference in references if not reference.may_vote]
+    if references:
+        votes = len(references) - len(silent)
+        where = "1 correction of yours has" if len(references) == 1 else f"{len(references)} corrections of yours have"
+        all_of_them = "it" if len(references) == 1 else f"all {len(references)}"
+        why = ", as a test must know for certain what is right; the others are tested by your words" if silent else ""
+        yield (
+            f"{where} a record of the agent's work before and after: rules are learnt from {all_of_them}, and"
+            f" {votes or 'none'} of these {'is a test' if votes < 2 else 'are tests'} so far{why}"  # noqa: PLR2004
+        )
+    needy = [ref for ref in silent if ref.proof.by == "judge" and ref.proof.state is ProofState.UNPROVEN]
+    if needy:
+        count = f"{len(needy)} of these {len(references)} {'becomes a test' if len(needy) == 1 else 'become tests'}"
+        so_far = f"so far, {proved.calibration.in_words}; until then no verdict rests on them"
+        yield f"{count} once the judge has shown that it can tell such work apart: {so_far}"
+    if proved.lost:
+        yield f"some corrections could not be examined tonight ({proved.lost}); another night asks again"
+
+
+def pin_unproven(task: TaskRecord) -> TaskRecord:
+    """Return the task, kept for training if its reference is not proven to tell a good answer from a bad one."""
+    return task if may_vote(task) else replace(task, split=Split.TRAIN)
