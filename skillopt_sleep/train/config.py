@@ -9,7 +9,10 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from skillopt_sleep.errors import ConfigError
 from skillopt_sleep.model.call import Caps
@@ -140,36 +143,23 @@ PROMPTS = tuple(
     """.split()  # noqa: SIM905 - a list of words is not more readable
 )
 """Names of the prompts whose system part a run may replace (``prompt_overrides``)."""
-CHOICES = {
-    "lr_scheduler": tuple(SCHEDULERS),
-    "gate_metric": ("hard", "soft", "mixed"),
-    "gate": ("strict", "paired", "off"),
-    "reflection": ("deep", "shallow"),
-    "slow_update_gate": ("gate", "force"),
-    "skill_update_mode": ("patch", "rewrite_from_suggestions", "full_rewrite_minibatch"),
-    "skill_aware_appendix_source": ("both", "failure_only"),
-    "engine": ("local", "ray"),
-}
-MINIMUM = {
-    "num_epochs": 1,
-    "batch_size": 1,
-    "minibatch_size": 1,
-    "merge_batch_size": 2,
-    "edit_budget": 1,
-    "min_edit_budget": 1,
-    "workers": 1,
-    "optimizer_max_completion_tokens": 1,
-    "rollouts_k": 1,
-    "slow_update_samples": 1,
-    "accumulation": 1,
-    "early_stop": 0,
-    "max_skill_chars": 100,
-    "skill_aware_consolidate_threshold": 0,
-    "rewrite_max_completion_tokens": 1,
-}
-RANGES = {"gate_mixed_weight": (0.0, 1.0), "gate_alpha": (0.0001, 0.5)}
+Count = Annotated[int, Meta(ge=1)]
+CountOrNone = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Text = Annotated[str, Meta(pattern=r"\S")]
 CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
 NO_CAP = 10**12
+WORDS = {
+    "`int": "`a whole number",
+    "`float": "`a number",
+    "`bool": "`true or false",
+    "`object": "`a dict",
+    "`str` matching regex '\\\\S'": "a text that is not empty",
+    "`str": "`a text",
+    " | null": ", or left out",
+    "`": "",
+}
+"""For words in msgspec's messages on unusable values, words that the user understands, in the order of replacement."""
 MIN_EDIT_BUDGET = 2
 
 
@@ -196,63 +186,63 @@ class SkillOptConfig(metaclass=_Named):
     turns one mechanism on or off. A run stops before it exceeds a ``max_`` cap, and can be resumed.
     """
 
-    num_epochs: int = 4
-    batch_size: int = 40
+    num_epochs: Count = 4
+    batch_size: Count = 40
     """Number of training items in a batch."""
-    minibatch_size: int = 8
+    minibatch_size: Count = 8
     """Number of trajectories that one analyst (a model call that proposes edits) is shown."""
-    merge_batch_size: int = 8
+    merge_batch_size: Annotated[int, Meta(ge=2)] = 8
     """Number of patches that one model call merges into one."""
-    edit_budget: int = 4
+    edit_budget: Count = 4
     """Maximum number of edits in a step; ``lr_scheduler`` lowers it to ``min_edit_budget`` in the course of the run."""
-    min_edit_budget: int = MIN_EDIT_BUDGET
-    lr_scheduler: str = "cosine"
+    min_edit_budget: Count = MIN_EDIT_BUDGET
+    lr_scheduler: Literal["constant", "linear", "cosine", "autonomous"] = "cosine"
     """The schedule of the edit budget: constant, linear, cosine, or autonomous (the optimizer chooses)."""
-    gate_metric: str = "hard"
+    gate_metric: Literal["hard", "soft", "mixed"] = "hard"
     """The score that the gate compares: "hard", "soft", or "mixed" (``gate_mixed_weight`` is the share of soft)."""
-    gate_mixed_weight: float = 0.5
+    gate_mixed_weight: Share = 0.5
     failure_only: bool = False
     """Whether the optimizer learns from failures only, and is not shown items at which every attempt succeeded."""
-    workers: int = 8
+    workers: Count = 8
     seed: int = 42
-    out_root: str = "outputs/skillopt_run"
+    out_root: Text = "outputs/skillopt_run"
     """The folder of the run; if it contains a run already, that run is resumed."""
-    selection_split: str = "val"
+    selection_split: Text = "val"
     """The split whose items decide whether a candidate skill is accepted; not trained on."""
-    test_split: str = "test"
+    test_split: Text = "test"
     eval_test: bool = True
     save_every_step: bool = True
-    optimizer_max_completion_tokens: int = 4096
+    optimizer_max_completion_tokens: Count = 4096
     verbose: bool = True
     extras: dict[str, Any] = field(default_factory=dict)
     """Settings for the environment alone, which gets them in its ``setup``."""
 
-    gate: str = "strict"
+    gate: Literal["strict", "paired", "off"] = "strict"
     """"strict" accepts a candidate with a higher score, "paired" one that wins a test at ``gate_alpha``, "off" any."""
-    gate_alpha: float = 0.05
-    reflection: str = "deep"
+    gate_alpha: Annotated[float, Meta(ge=0.0001, le=0.5)] = 0.05
+    reflection: Literal["deep", "shallow"] = "deep"
     """Whether a call that proposes edits is shown several trajectories ("deep") or one ("shallow")."""
-    rollouts_k: int = 1
+    rollouts_k: Count = 1
     """Number of attempts at each training item; if their scores differ, the optimizer compares them."""
-    accumulation: int = 1
+    accumulation: Count = 1
     """Number of batches in a step; each is tried and reflected on alone, and all their edits become one change."""
-    early_stop: int = 0
+    early_stop: CountOrNone = 0
     """Stop when the gate has refused this many candidates in a row; 0 (as in the reference implementation): never."""
-    slow_update_samples: int = 20
+    slow_update_samples: Count = 20
     """Number of training items tried again after an epoch: with the skill from before it and with the current one."""
-    slow_update_gate: str = "gate"
+    slow_update_gate: Literal["gate", "force"] = "gate"
     """What happens to guidance written after an epoch: "gate" tests it, "force" accepts it whatever its score."""
-    skill_update_mode: str = "patch"
+    skill_update_mode: Literal["patch", "rewrite_from_suggestions", "full_rewrite_minibatch"] = "patch"
     """How a step changes the skill: patch (by edits), rewrite_from_suggestions (the optimizer rewrites the skill by the
     chosen edits), or full_rewrite_minibatch (one model call per minibatch rewrites it; the versions are merged).
     """
-    rewrite_max_completion_tokens: int = 16_000
+    rewrite_max_completion_tokens: Count = 16_000
     """Maximum tokens of a rewritten skill; ``optimizer_max_completion_tokens`` limits all other optimizer replies."""
     use_skill_aware_reflection: bool = False
     """Whether the optimizer adds reminders of rules that the agent overlooked, in an appendix of the skill."""
-    skill_aware_appendix_source: str = "both"
+    skill_aware_appendix_source: Literal["both", "failure_only"] = "both"
     """Attempts from which reminders for the appendix are written: "both" (failures and successes) or "failure_only"."""
-    skill_aware_consolidate_threshold: int = 0
+    skill_aware_consolidate_threshold: CountOrNone = 0
     """Number of reminders in the skill's appendix above which the optimizer shortens them; 0: never."""
     use_edit_budget: bool = True
     use_rejected_buffer: bool = True
@@ -260,21 +250,21 @@ class SkillOptConfig(metaclass=_Named):
     use_meta_skill: bool = True
     use_aggregate: bool = True
     eval_current_on_test: bool = False
-    engine: str = "local"
+    engine: Literal["local", "ray"] = "local"
     """Where items are attempted: local (threads of this process) or ray (the nodes of a Ray cluster)."""
     ray_address: str = ""
     """The Ray cluster's address, such as auto or ray://host:10001; with "", Ray is started on this machine."""
-    max_skill_chars: int = 20_000
-    max_calls: int | None = None
-    max_tokens: int | None = None
-    max_usd: float | None = None
-    max_minutes: float | None = None
+    max_skill_chars: Annotated[int, Meta(ge=100)] = 20_000
+    max_calls: Annotated[int, Meta(gt=0)] | None = None
+    max_tokens: Annotated[int, Meta(gt=0)] | None = None
+    max_usd: Annotated[float, Meta(gt=0, le=NO_CAP)] | None = None
+    max_minutes: Annotated[float, Meta(gt=0, le=NO_CAP)] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.out_root, os.PathLike):
             self.out_root = os.fspath(self.out_root)
-        for item in fields(self):
-            _check(item.name, getattr(self, item.name), item.default)
+        for name, kind in get_type_hints(SkillOptConfig, include_extras=True).items():
+            _check(name, getattr(self, name), kind)
         if self.min_edit_budget > self.edit_budget:
             raise ConfigError(
                 f"min_edit_budget is {self.min_edit_budget}, must be at most edit_budget, {self.edit_budget}"
@@ -315,40 +305,15 @@ def check_prompts(prompts: Iterable[str]) -> None:
             raise ConfigError(f"there is no prompt {name!r} that [prompts] could replace{suggest_name(name, PROMPTS)}")
 
 
-def _check(name: str, value: object, default: object) -> None:
+def _check(name: str, value: object, kind: object) -> None:
     """Raise ``ConfigError`` if this field cannot have the value; whether fields fit together is checked elsewhere."""
-    if name in CAPS:
-        whole = name in {"max_calls", "max_tokens"}
-        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if value is not None and not (number and math.isfinite(float(str(value))) and float(str(value)) > 0):
-            kind = "whole " if whole else ""
-            raise ConfigError(f"{name} is {value!r:.60}, must be a {kind}number above 0, or left out")
-    elif name == "extras":
-        if not isinstance(value, dict):
-            raise ConfigError(f"extras is {value!r:.60}, must be a dict")
-    elif isinstance(default, bool):
-        if not isinstance(value, bool):
-            raise ConfigError(f"{name} is {value!r:.60}, must be True or False")
-    elif isinstance(default, int | float):
-        _check_number(name, value, whole=isinstance(default, int))
-    else:
-        _check_text(name, value)
-
-
-def _check_number(name: str, value: object, *, whole: bool) -> None:
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        raise ConfigError(f"{name} is {value!r:.60}, must be a {'whole ' if whole else ''}number")
-    if name in MINIMUM and value < MINIMUM[name]:
-        raise ConfigError(f"{name} is {value}, must be {MINIMUM[name]} or more")
-    if name in RANGES and not RANGES[name][0] <= value <= RANGES[name][1]:
-        least, most = RANGES[name]
-        raise ConfigError(f"{name} is {value}, must be between {least:g} and {most:g}")
-
-
-def _check_text(name: str, value: object) -> None:
-    if not isinstance(value, str) or not (value.strip() or name == "ray_address"):
-        raise ConfigError(f"{name} is {value!r:.60}, must be a text that is not empty")
-    if name in CHOICES and value not in CHOICES[name]:
-        raise ConfigError(
-            f"{name} is {value!r}, must be one of {', '.join(CHOICES[name])}{suggest_name(value, CHOICES[name])}"
-        )
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        expected = str(error).removeprefix("Expected ").partition(", got")[0]
+        for written, words in WORDS.items():
+            expected = expected.replace(written, words)
+        if get_origin(kind) is Literal:
+            known = [str(choice) for choice in get_args(kind)]
+            expected = f"one of {', '.join(known)}{suggest_name(str(value), known)}"
+        raise ConfigError(f"{name} is {value!r:.60}, must be {expected}") from None

@@ -23,7 +23,7 @@ BAD = {
         "",
         "'num_epoch' is not a setting of a training file; did you mean 'num_epochs'",
     ),
-    "impossible value": ("batch_size = 0", "", "batch_size is 0, must be 1 or more"),
+    "impossible value": ("batch_size = 0", "", "batch_size is 0, must be a whole number >= 1"),
     "update mode": ('skill_update_mode = "rewrite"', "", "skill_update_mode is 'rewrite', must be one of patch"),
     "engine": ('engine = "slurm"', "", "engine is 'slurm', must be one of local, ray"),
     "modes that exclude each other": (
