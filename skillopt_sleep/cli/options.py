@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import click
 
@@ -210,8 +209,18 @@ def parse_value(text: str) -> Json:
     return text  # a date, or digits such as 1.10 that a number would lose
 
 
-def list_typed_options(*left_out: str) -> Iterator[str]:
-    """Yield the options that the user typed for the present command, each with its quoted value; paths are absolute.
+class TypedOption(NamedTuple):
+    """An option that the user typed: its first spelling, the parameter's name, and a value, None for a switch."""
+
+    flag: str
+    name: str
+    value: str | None
+    is_text: bool
+    """Whether the value is free text, which may hold a secret, and not a number or the path of a folder."""
+
+
+def list_typed_options(*left_out: str) -> Iterator[TypedOption]:
+    """Yield the options that the user typed for the present command, once for each value; paths are absolute.
 
     Left out are ``--json``, the project and data folder, which every command gets, and those named ``left_out``.
     """
@@ -219,17 +228,18 @@ def list_typed_options(*left_out: str) -> Iterator[str]:
 
     context = click.get_current_context()
     for option in context.command.params:
-        name = option.name or ""
+        name, value = option.name or "", context.params.get(option.name or "")
         is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if not is_typed or name in {"as_json", "project", "data_dir", *left_out}:
             continue
-        value = context.params[name]
-        if isinstance(option, click.Option) and option.is_flag:
-            yield option.opts[0] if value else option.secondary_opts[0]
+        if isinstance(value, bool):
+            yield TypedOption(option.opts[0] if value else option.secondary_opts[0], name, None, is_text=False)
             continue
-        for item in value if option.multiple else (value,):
-            given = Path(item).absolute() if name in {*HOMES, "task_file"} else item
-            yield f"{option.opts[0]} {shlex.quote(str(given))}"
+        for item in value if isinstance(value, tuple) else (value,):
+            is_skill_file = name == "target_skill" and Path(str(item)).name == "SKILL.md"  # else the name of a skill
+            is_path = isinstance(item, Path) or name in HOMES or is_skill_file
+            text = str(Path(str(item)).absolute()) if is_path else str(item)
+            yield TypedOption(option.opts[0], name, text, is_text=isinstance(item, str) and name not in HOMES)
 
 
 def open_workspace(

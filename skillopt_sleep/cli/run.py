@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from dataclasses import replace
@@ -68,7 +69,11 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
     from skillopt_sleep.usecases.plan import plan_night
     from skillopt_sleep.usecases.run import run_night
 
-    workspace = replace(open_workspace(flags), options=tuple(list_typed_options("wait", "dry_run")))
+    typed = (
+        option.flag if option.value is None else f"{option.flag} {shlex.quote(option.value)}"
+        for option in list_typed_options("wait", "dry_run")
+    )
+    workspace = replace(open_workspace(flags), options=tuple(typed))
     tasks = read_tasks(task_file) if task_file else None
     if dry_run:
         _print_dry_run(workspace, tasks, as_json=as_json)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
-from click.core import ParameterSource
 from msgspec.structs import replace
 
 from skillopt_sleep.cli.options import (
-    HOMES,
+    TypedOption,
     as_json,
     ask_about_receivers,
     data_dir_option,
+    list_typed_options,
     open_workspace,
     print_json,
     print_page,
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 NOT_NIGHTLY = frozenset({"task_file", "dry_run", "wait", "as_json", "project", "data_dir"})
 """Options of ``run`` that scheduled nights cannot have, or that mean something else for ``schedule``."""
+
+OF_THE_SCHEDULE = frozenset({"projects", "at", "hour", "minute", "jitter", "on_battery", "using", "only_print"})
+"""Options of ``schedule`` that ``run`` does not have."""
 
 PLACES = frozenset({"project", "data_dir"})
 
@@ -76,10 +79,7 @@ LAST_MINUTE = "23:59"
 @click.option("--print", "only_print", is_flag=True, help="Print what would be installed; write nothing.")
 @data_dir_option
 @as_json
-@click.pass_context
-def schedule_command(
-    context: click.Context, /, projects: tuple[Path, ...], only_print: bool, as_json: bool, **flags: Json | Path
-) -> None:
+def schedule_command(projects: tuple[Path, ...], only_print: bool, as_json: bool, **flags: Json | Path) -> None:
     """Run a night every night, with the options given here and the PATH of this shell.
 
     It installs a systemd user timer, a launchd agent or marked lines in your crontab, and nothing else;
@@ -91,7 +91,8 @@ def schedule_command(
 
     at = _choose_time(*(flags.pop(name) for name in ("at", "hour", "minute")))
     jitter, on_battery, using = (flags.pop(name) for name in ("jitter", "on_battery", "using"))
-    _require_writable(context, flags)
+    typed = list(list_typed_options(*NOT_NIGHTLY, *DAY_CAPS, *OF_THE_SCHEDULE))
+    _require_writable(typed)
     workspaces = [open_workspace({**flags, "project": project}) for project in projects or (None,)]
     workspace = workspaces[0]
     installation = Installation(workspace.data_dir, workspace.env)
@@ -101,7 +102,8 @@ def schedule_command(
     tables = [table for entry in workspaces for table in entry.settings.backends.values()]
     keys = [str(table["api_key_env"]) for table in tables if "api_key_env" in table]
     given, secret = select_environment(workspace.env, keys)
-    entries = [plan_project(entry, tuple(_list_night_arguments(context, flags))) for entry in workspaces]
+    arguments = [option.flag if option.value is None else f"{option.flag}={option.value}" for option in typed]
+    entries = [plan_project(entry, arguments) for entry in workspaces]
     schedule = merge_schedule(
         before,
         entries,
@@ -137,17 +139,19 @@ def schedule_command(
         click.echo(f"skillopt-sleep: {note}", err=True)
 
 
-def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) -> None:
+def _require_writable(typed: Iterable[TypedOption]) -> None:
     """Raise ``UsageError`` for options with secrets, which no schedule may contain, and for unknown backend options."""
     from skillopt_sleep.registry import ADAPTERS, Kind, require_options
     from skillopt_sleep.settings import environment, secrets
     from skillopt_sleep.usecases.schedule import SecretCheck, split_assignment
 
     secret = SecretCheck(secrets(environment()))
-    for option, name, text in _list_typed_texts(context, flags):
-        found = [*split_assignment(text)] if name == "assignments" else [((name,), text)]
-        for path, value in found:
-            called = f"{option} {'.'.join(path)}" if name == "assignments" else option
+    for option in typed:
+        if not option.is_text or option.value is None:
+            continue
+        is_setting = option.name == "assignments"
+        for path, value in split_assignment(option.value) if is_setting else [((option.name,), option.value)]:
+            called = f"{option.flag} {'.'.join(path)}" if is_setting else option.flag
             if secret.is_secret(path[-1], value):
                 raise UsageError(f"{called} seems to hold a secret; put it into a variable, see docs/unattended.md")
             if len(path) >= len(("backends", "x", "option")) and path[0] in ADAPTERS:
@@ -165,44 +169,6 @@ def _require_usable(workspace: Workspace) -> None:
         build_backend(workspace, role).close()
     build_judges(workspace)
     build_sources(workspace)
-
-
-def _list_night_arguments(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
-    """Yield the options, as "--name=value", with which every night is to be started; folders become absolute."""
-    for parameter in _typed_options(context, flags):
-        name = str(parameter.name)
-        value = flags[name]
-        if isinstance(value, bool):
-            yield parameter.opts[0] if value else parameter.secondary_opts[0]
-            continue
-        for item in value if isinstance(value, tuple) else (value,):
-            yield f"{parameter.opts[0]}={_make_absolute(name, item)}"
-
-
-def _typed_options(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[click.Parameter]:
-    """Yield those options of ``schedule`` that the user typed and that every night gets too."""
-    for parameter in context.command.params:
-        name = str(parameter.name)
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name in flags and name not in NOT_NIGHTLY and name not in DAY_CAPS:
-            yield parameter
-
-
-def _list_typed_texts(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[tuple[str, str, str]]:
-    """Yield (option, name, text) for each typed option with a text as value, which may hold a secret."""
-    for parameter in _typed_options(context, flags):
-        name = str(parameter.name)
-        value = flags[name]
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, str) and name not in HOMES:
-                yield parameter.opts[0], name, item
-
-
-def _make_absolute(name: str, value: object) -> str:
-    """Return a value that means the same in every folder: a path becomes absolute, the name of a skill stays."""
-    text = str(value)
-    is_path = isinstance(value, Path) or name in HOMES or (name == "target_skill" and Path(text).name == "SKILL.md")
-    return str(Path(text).absolute()) if is_path else text
 
 
 def _choose_time(at: object, hour: object, minute: object) -> str | None:
