@@ -76,7 +76,10 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
     workspace = replace(open_workspace(flags), options=tuple(typed))
     tasks = read_tasks(task_file) if task_file else None
     if dry_run:
-        _print_dry_run(workspace, tasks, as_json=as_json)
+        from skillopt_sleep.reports.doctor import describe_dry_run
+        from skillopt_sleep.usecases.run import forecast_night
+
+        print_answer(forecast_night(workspace, tasks), describe_dry_run, as_json=as_json)
         return
     from skillopt_sleep.storage.files import is_held
 
@@ -257,13 +260,6 @@ def print_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> N
         f" {caps.tokens:,} tokens, {caps.usd:g} USD or {caps.minutes:g} minutes",
         err=True,
     )
-
-
-def _print_dry_run(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *, as_json: bool) -> None:
-    from skillopt_sleep.reports.doctor import describe_dry_run
-    from skillopt_sleep.usecases.run import forecast_night
-
-    print_answer(forecast_night(workspace, tasks), describe_dry_run, as_json=as_json)
 
 
 def _print_report(workspace: Workspace, report: NightReport, *, as_json: bool) -> None:

@@ -125,16 +125,18 @@ def _describe_schedule(report: DoctorReport) -> Iterator[Cell]:
 
 def _list_facts(report: DoctorReport, *, everything: bool) -> Iterator[tuple[str, Cell]]:
     """Yield (label, line) on what a night reads, asks, sends, changes and may spend; only a first line has a label."""
-    caps = report.caps
+    caps, pools = report.caps, report.rehearsal.pools
+    receivers = dict.fromkeys((health.backend, health.sees) for health in report.backends)
+    tasks = f"{len(pools.train)} to learn from, {len(pools.val)} to test on"
     rows: list[tuple[str, list[Cell]]] = [
         ("version", [f"{report.version}, Python {report.python}; data in {plain(report.data_dir)}"]),
         ("project", [plain(report.project)]),
         ("reads", list(_list_sessions(report, everything=everything))),
         *((health.role, [_describe_model(health)]) for health in report.backends),
-        ("sends", list(_list_receivers(report))),
+        ("sends", [f"quotes of your sessions, without secrets, to {plain(sees)}" for _, sees in receivers]),
         ("changes", list(_list_files(report))),
         ("stops at", [f"{caps.calls:,} calls, {caps.tokens:,} tokens, {caps.usd:.2f} USD or {caps.minutes:g} minutes"]),
-        ("tonight", [_describe_tonight(report.rehearsal)]),
+        ("tonight", [f"about {number(report.rehearsal.usual_calls, 'call')}; {tasks}"]),
     ]
     for label, cells in rows:
         yield from ((label if line == 0 else "", cell) for line, cell in enumerate(cells))
@@ -160,23 +162,12 @@ def _describe_model(health: BackendHealth) -> Cell:
     return Line(f"{said}: cannot be used, see above", Tone.BAD)
 
 
-def _list_receivers(report: DoctorReport) -> Iterator[Cell]:
-    receivers = dict.fromkeys((health.backend, health.sees) for health in report.backends)
-    yield from (f"quotes of your sessions, without secrets, to {plain(sees)}" for _, sees in receivers)
-
-
 def _list_files(report: DoctorReport) -> Iterator[Cell]:
     for target in report.targets:
         state = "exists" if target.exists else "would be created"
         tracked = "; git tracks it, so your team would see the change" if target.tracked else ""
         yield f"{relative_to_project(target.path, report.project)} ({state}{tracked})"
     yield Line("when you adopt a proposal, and only then", Tone.QUIET)
-
-
-def _describe_tonight(rehearsal: DryRun) -> str:
-    pools = rehearsal.pools
-    tasks = f"{len(pools.train)} to learn from, {len(pools.val)} to test on"
-    return f"about {number(rehearsal.usual_calls, 'call')}; {tasks}"
 
 
 def describe_dry_run(rehearsal: DryRun) -> Page:

@@ -43,13 +43,6 @@ TONES = {
 """The colour in which reports show an ending of a night: that of something good, bad or waiting; others have none."""
 
 
-class Step(Struct, frozen=True):
-    """A command to run next, and the effect of the command."""
-
-    command: str
-    effect: str
-
-
 class Headline(Struct, frozen=True):
     """How a night ended, and what the person can do now."""
 
@@ -60,21 +53,23 @@ class Headline(Struct, frozen=True):
     """One or two sentences on what happened in the night."""
     now: str
     """A sentence on what to do now."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[tuple[str, str], ...] = ()
+    """Commands to run next, each with its effect."""
 
 
 def summarize_night(report: NightReport) -> Headline:
     """Return how the night ended and what to do now: with its proposal, if it has one, rather than why it stopped."""
     words, values = WORDS["endings"][_name_ending(report)], _Values(report)
-    steps = [Step(*map(plain, remedy)) for remedy in report.remedies]
-    steps += [Step(*(text.format_map(values) for text in WORDS["steps"][name])) for name in words["steps"]]
+    steps = [(plain(command), plain(effect)) for command, effect in report.remedies]
+    for command, effect in (WORDS["steps"][name] for name in words["steps"]):
+        steps.append((command.format_map(values), effect.format_map(values)))
     if report.stopped_by is StoppedBy.BACKEND:
         effect = _find_cause(report)[1]
-        found = [Step(command, effect) for command in _ADVISED.findall(plain(report.why)) if effect]
+        found = [(command, effect) for command in _ADVISED.findall(plain(report.why)) if effect]
         steps[-1:-1] = found[:1]
     for wish in list_said(report) if words is WORDS["endings"]["you said so"] else ():
         command = f"skillopt-sleep adopt {plain(report.night)} --edit {plain(wish.edits[0])}"
-        steps.append(Step(command, "applies this one to your files, by your word"))
+        steps.append((command, "applies this one to your files, by your word"))
     ending, title, text, now = (
         " ".join(words[part].format_map(values).split()) for part in ("ending", "title", "text", "now")
     )

@@ -76,40 +76,8 @@ def render_index(history: History, *, shell: Shell = HERE) -> str:
 def render_training(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     """Return the HTML page of a training run and its learning curve as SVG, from its summary and its steps."""
     curve = _draw_curve(summary.get("baseline_selection_score"), history)
-    spend, tests = summary["spend"], summary["test_by_type"]
-    facts = [
-        (format_score(summary["baseline_selection_score"]), "selection, initial"),
-        (format_score(summary["best_selection_score"]), f"selection, best (step {summary['best_step']})"),
-        (format_score(summary["baseline_test_hard"]), "test, initial"),
-        (format_score(summary["test_hard"]), "test, best"),
-        (f"{summary['total_accepts']} of {summary['total_steps']}", "steps accepted"),
-        (f"{spend['calls']:,}" + (f", {spend['usd']:.2f} USD" if spend["usd"] else ""), "calls"),
-    ]
-    types = [
-        {
-            "name": name,
-            "total": int(best["total"]),
-            "before": format_score(tests["initial"][name]["hard"]),
-            "after": format_score(best["hard"]),
-        }
-        for name, best in tests.get("best", {}).items()
-    ]
-    steps = [
-        {
-            "step": row["step"],
-            "train": format_score(row["rollout_hard"]),
-            "candidate": format_score(row.get("candidate_gate_score")),
-            "current": format_score(row["current_score"]),
-            "made": row["apply_report"]["applied"],
-            "dropped": row["n_edits_dropped"] + row["apply_report"]["total"] - row["apply_report"]["applied"],
-            "action": row["action"].replace("_", " "),
-            "why": row.get("why") or "",
-        }
-        for row in history
-    ]
-    run = {"env": summary["env"], "facts": facts, "types": types, "steps": steps, "calls": summary["calls"]}
     svg = _open_templates("html").get_template("curve.svg").render(curve=curve)
-    return _render_html("training.html", run=run, curve=curve, drawn=""), str(svg)
+    return _render_html("training.html", run=summary, steps=history, curve=curve, drawn=""), str(svg)
 
 
 def format_score(value: float | None) -> str:
@@ -196,7 +164,7 @@ def _open_templates(kind: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"short": plain, "grade": _grade, "spans": _mark_code}
+    templates.filters |= {"short": plain, "grade": _grade, "spans": _mark_code, "score": format_score}
     if kind == "md":
         templates.filters |= {
             "cell": cell,

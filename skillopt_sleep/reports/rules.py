@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.diagnostics import NightReport, PendingReport, TaskLabel
+from skillopt_sleep.diagnostics import NightReport, TaskLabel
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
 from skillopt_sleep.model.lexicon import is_standing_wish
@@ -146,7 +146,13 @@ def list_groups(
         state = State.SAID if pending.you_said_so else State.PROMISING if pending.promising else State.WAITING
         found = [held[edit] for edit in pending.edits if edit in held]
         views = [_describe_rule(applied, state, report, places, live) for applied in found]
-        rules[state] += [_add_tally(view, pending, report) for view in views or _describe_unseen(pending, state)]
+        document = DOCUMENTS.get(pending.document, plain(pending.document))
+        unseen = (  # not tried tonight, so tonight's report says little of it
+            RuleView(id="", state=state, text=_clip_rule(rule), does=f"for the {document}") for rule in pending.rules
+        )
+        why = describe_pending(pending, report.night)
+        counts = {"wins": pending.wins, "losses": pending.losses, "ties": pending.ties}
+        rules[state] += [replace(view, **counts, why=why, trial="") for view in views or unseen]
     for state, edits in ((State.HELD, list_held_back(report)), (State.DROPPED, report.rejected_edits)):
         rules[state] += [_describe_rule(applied, state, report, places, live) for applied in edits]
     for state in State:
@@ -206,17 +212,6 @@ def _describe_rule(
         places=places.get(edit.id, ()),
         live=day,
     )
-
-
-def _describe_unseen(pending: PendingReport, state: State) -> list[RuleView]:
-    """Return views of undecided rules that were not tried tonight, with the little that tonight's report says."""
-    document = DOCUMENTS.get(pending.document, plain(pending.document))
-    return [RuleView(id="", state=state, text=_clip_rule(rule), does=f"for the {document}") for rule in pending.rules]
-
-
-def _add_tally(view: RuleView, pending: PendingReport, report: NightReport) -> RuleView:
-    why = describe_pending(pending, report.night)
-    return replace(view, wins=pending.wins, losses=pending.losses, ties=pending.ties, why=why, trial="")
 
 
 def _clip_rule(text: str) -> str:

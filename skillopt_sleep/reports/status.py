@@ -161,17 +161,19 @@ def _list_said(status: Status, *, everything: bool) -> tuple[Part, ...]:
 def _list_pending(status: Status, *, everything: bool) -> tuple[Part, ...]:
     pending = [change for change in status.pending if not change.you_said_so]
     most = len(pending) if everything else PENDING
-    rows = [("; ".join(map(without_bullet, change.rules)), _needs(change)) for change in pending[:most]]
+    rows = [
+        (
+            "; ".join(map(without_bullet, change.rules)),
+            Line(f"{describe_needs(change)}{', promising' if change.promising else ''}", Tone.WAITING),
+        )
+        for change in pending[:most]
+    ]
     more = status.shell.complete("skillopt-sleep status --all")
     return (
         (Table(("rule", "so far"), rows, cut=not everything), *count_rest(len(pending), most, command=more))
         if rows
         else ()
     )
-
-
-def _needs(change: PendingReport) -> Cell:
-    return Line(f"{describe_needs(change)}{', promising' if change.promising else ''}", Tone.WAITING)
 
 
 def _list_waiting(status: Status) -> Iterator[Facts | Cell]:

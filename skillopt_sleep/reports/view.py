@@ -194,7 +194,7 @@ def describe_night(
 
 def _list_steps(report: NightReport, headline: Headline, earlier: str, shell: Shell) -> Iterator[tuple[str, str]]:
     options = [plain(option) for option in report.options]
-    yield from ((shell.complete(step.command, options), step.effect) for step in headline.steps)
+    yield from ((shell.complete(command, options), effect) for command, effect in headline.steps)
     for command, effect in (WORDS["steps"][name] for name in (("show earlier", "adopt earlier") if earlier else ())):
         yield shell.complete(command.format(night=earlier)), effect
 

@@ -142,7 +142,7 @@ def adopt_automatically(workspace: Workspace, report: NightReport) -> NightRepor
     if SIMULATED in backends:
         why = "the agent was simulated"
     else:
-        why = find_objection(report, isolated=not backends & NOT_ISOLATED)
+        why = next(list_objections(report, isolated=not backends & NOT_ISOLATED), "")
     objections = {} if why else find_rule_objections(report)
     fit = [edit for edit, objection in objections.items() if not objection]
     if fit:
@@ -163,49 +163,41 @@ def adopt_automatically(workspace: Workspace, report: NightReport) -> NightRepor
     return noted
 
 
-def find_objection(report: NightReport, *, isolated: bool = True) -> str:
-    """Return why nothing of a night may be adopted automatically; "" when its rules are to be examined one by one.
-
-    ``isolated`` means that the replays could not see the user's other instructions.
-    """
-    return next(filter(None, _list_objections(report, isolated=isolated)), "")
-
-
 def find_rule_objections(report: NightReport) -> dict[str, str]:
     """Return, for each rule of the proposal by its id, why it may not be adopted automatically; "" when it may."""
     trials = {edit: trial for trial in report.trials for edit in trial.edits}
     return {
-        applied.edit.id: find_trial_objection(trials[applied.edit.id])
+        applied.edit.id: next(list_trial_objections(trials[applied.edit.id]), "")
         if applied.edit.id in trials
         else "a rule was accepted in an earlier night and waits for your word"
         for applied in report.applied_edits
     }
 
 
-def find_trial_objection(trial: TrialReport) -> str:
-    """Return why the rule accepted by this trial may not be adopted automatically; "" when it may."""
-    return next(_list_trial_objections(trial), "")
+def list_objections(report: NightReport, *, isolated: bool = True) -> Iterator[str]:
+    """Yield the reasons why nothing of a night may be adopted automatically, the gravest first.
 
-
-def _list_objections(report: NightReport, *, isolated: bool) -> Iterator[str]:
-    """Yield reasons why nothing of this night may be adopted automatically, the gravest first, or "" for none."""
+    Without one, its rules are to be examined one by one. ``isolated`` means that the replays could not see the user's
+    other instructions.
+    """
     replay = report.replay
     if not report.accepted or report.proposal is None:
         yield "nothing was accepted"
-    yield from (change.edited for change in report.documents)
+    yield from (change.edited for change in report.documents if change.edited)
     if any(outcome.status is not EditStatus.APPLIED for outcome in report.applied_edits):
         yield "an edit of it is held back by the guard"
     if replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED}:
         yield f"the agent does not use it by itself ({replay.why})"
     if not isolated:
         yield "the replays were not isolated from the user's other instructions"
-    trials = [trial for trial in report.trials if trial.decision.verdict is Verdict.ACCEPT]
-    yield "" if trials else "no trial supports it"
+    if not any(trial.decision.verdict is Verdict.ACCEPT for trial in report.trials):
+        yield "no trial supports it"
     if replay.loading is not Loading.LOADED:
         yield f"nobody has seen the agent load it ({replay.why or 'it was not tried'})"
 
 
-def _list_trial_objections(trial: TrialReport) -> Iterator[str]:
+def list_trial_objections(trial: TrialReport) -> Iterator[str]:
+    """Yield the reasons why the rule accepted by this trial may not be adopted automatically."""
     rule = f"a rule of the {trial.document}"
     if trial.decision.verdict is not Verdict.ACCEPT:
         yield f"the trial of {rule} ended in {trial.decision.verdict}"

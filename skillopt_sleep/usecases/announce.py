@@ -88,7 +88,7 @@ def find_failure(workspace: Workspace, project: str) -> Failure | None:
             why=failed[0].why or headline.title,
             now=headline.now,
             log=str(folder / "report.md") if (folder / "report.md").exists() else log,
-            steps=tuple((shell.complete(step.command, failed[0].options), step.effect) for step in headline.steps),
+            steps=tuple((shell.complete(command, failed[0].options), effect) for command, effect in headline.steps),
         )
     if attempt is not None and _was_cut_off(workspace, attempt, reports):
         return _describe_start(attempt, log)

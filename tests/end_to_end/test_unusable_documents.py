@@ -8,7 +8,7 @@ from skillopt_sleep.diagnostics import NightState, StoppedBy
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.night import night as night_module
 from skillopt_sleep.storage.adoption import adopt
-from skillopt_sleep.usecases.adopt import find_objection
+from skillopt_sleep.usecases.adopt import list_objections
 from skillopt_sleep.usecases.doctor import examine_setup
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
@@ -114,7 +114,7 @@ def test_carried_over_proposal_is_not_adopted_by_itself(tmp_path, monkeypatch):
     _, report = run(person, evolve_skill=False)
     objection = next(change for change in report.documents if change.edited)
     assert objection.path == str(memory)
-    assert "during the night" in find_objection(report)
+    assert "during the night" in next(list_objections(report))
 
 
 def test_proposal_that_no_longer_fits_says_so(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from skillopt_sleep.night.load_check import check_loading
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.optimizer.replay import Manner, Models
-from skillopt_sleep.usecases.adopt import find_objection
+from skillopt_sleep.usecases.adopt import list_objections
 from tests.fakes.ask import nobody
 
 SKILL = Document(kind=DocumentKind.SKILL, path="/p/.claude/skills/house/SKILL.md", whole=True)
@@ -107,7 +107,8 @@ def test_load_check_is_reported(done, loading, note):
 def test_change_that_the_agent_does_not_use_is_not_adopted_by_itself(loading):
     """The score does not matter."""
     report = NightReport(night="n", project="/p", accepted=True, proposal="/p/x")
-    why = find_objection(replace(report, replay=replace(report.replay, loading=loading, why="because")))
+    objections = list_objections(replace(report, replay=replace(report.replay, loading=loading, why="because")))
+    why = next(objections, "")
     assert why == "the agent does not use it by itself (because)"
 
 

@@ -42,7 +42,7 @@ def test_ending_is_named_with_what_to_do_first(name, word, command):
     """Each ending has its word, and the command that helps first, if any does."""
     told = summarize_night(SAMPLES[name])
     assert told.ending == word
-    assert (told.steps[0].command if told.steps else None) == command
+    assert (told.steps[0][0] if told.steps else None) == command
 
 
 @pytest.mark.parametrize("stopped_by", StoppedBy)
@@ -73,7 +73,7 @@ def test_proposal_that_the_agent_does_not_read_is_no_success(name, loading, word
     assert (told.ending, told.title.endswith(f"but your agent {title}")) == (word, True)
     assert "it was not on the list" in told.text
     assert "helped" not in told.text or name != "untested"
-    assert any("adopt" in step.command for step in told.steps)
+    assert any("adopt" in command for command, _ in told.steps)
 
 
 def test_rules_that_moved_to_memory_are_told_in_the_text():
@@ -88,7 +88,7 @@ def test_proposal_that_was_only_staged_again_claims_no_new_gain():
     told = summarize_night(replace(PAIRED, trials=()))
     assert (told.ending, told.title) == ("PROVEN", "a change still waits for you")
     assert "helped" not in told.text
-    assert told.steps[1].command.startswith("skillopt-sleep adopt")
+    assert told.steps[1][0].startswith("skillopt-sleep adopt")
 
 
 def test_cap_that_cut_the_tests_short_is_no_time_for_nothing_to_do():
@@ -98,7 +98,7 @@ def test_cap_that_cut_the_tests_short_is_no_time_for_nothing_to_do():
     )
     assert told.title == "the cap on calls cut the tests short"
     assert "Nothing to do" not in told.now
-    assert told.steps[0].command == "skillopt-sleep run --max-calls 40"
+    assert told.steps[0][0] == "skillopt-sleep run --max-calls 40"
 
 
 def test_undecided_night_without_test_tasks_says_what_is_missing():
@@ -113,7 +113,7 @@ def test_night_that_continues_the_tests_of_earlier_ones_has_enough_tasks():
     later = replace(SAMPLES["pending"], counts=replace(SAMPLES["pending"].counts, train=0))
     assert summarize_night(later) == summarize_night(SAMPLES["pending"])
     without = summarize_night(replace(later, counts=replace(later.counts, val=0)))
-    assert without.steps[0].command == "skillopt-sleep insights"
+    assert without.steps[0][0] == "skillopt-sleep insights"
 
 
 def test_undecided_trial_shows_its_numbers():
@@ -150,7 +150,7 @@ def test_night_still_running_is_not_judged():
 def test_spent_budget_names_the_flag_of_the_cap_in_the_way(spend, flag):
     """The command offered raises the cap that was reached, not another one."""
     told = summarize_night(replace(BUDGET, spend=replace(BUDGET.spend, **spend)))
-    assert told.steps[0].command == f"skillopt-sleep run {flag}"
+    assert told.steps[0][0] == f"skillopt-sleep run {flag}"
 
 
 def test_every_listed_rule_is_counted():

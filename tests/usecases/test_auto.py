@@ -11,9 +11,9 @@ from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.usecases.adopt import (
     AUTO_LENGTH,
     AUTO_REQUESTS,
-    find_objection,
     find_rule_objections,
-    find_trial_objection,
+    list_objections,
+    list_trial_objections,
 )
 from tests.reports.samples import PAIRED, REJECTED
 
@@ -30,8 +30,8 @@ def decided(verdict):
 def test_change_that_has_shown_enough_may():
     """Proven, with eight requests that it helped; a trial that was turned down leaves nothing in the proposal."""
     assert AUTO_REQUESTS == 8
-    assert find_trial_objection(GOOD) == ""
-    assert find_objection(NIGHT) == ""
+    assert not list(list_trial_objections(GOOD))
+    assert not list(list_objections(NIGHT))
     assert find_rule_objections(NIGHT)[RULE] == ""
 
 
@@ -75,7 +75,7 @@ def test_rule_without_a_trial_of_tonight_waits_for_a_word():
 )
 def test_trial_that_has_not_shown_enough_may_not(trial, why):
     """Each condition by itself, in words."""
-    assert find_trial_objection(trial) == why
+    assert next(list_trial_objections(trial)) == why
 
 
 @pytest.mark.parametrize(
@@ -107,4 +107,4 @@ def test_trial_that_has_not_shown_enough_may_not(trial, why):
 )
 def test_night_that_has_not_shown_enough_may_not(night, isolated, why):
     """Everything in the proposal has to do."""
-    assert find_objection(night, isolated=isolated) == why
+    assert next(list_objections(night, isolated=isolated)) == why
