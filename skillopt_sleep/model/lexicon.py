@@ -10,7 +10,7 @@ import itertools
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Literal
@@ -60,29 +60,29 @@ class PhraseTable:
         for phrase in filter(_has_spaces, phrases):
             by_first[phrase.partition(" ")[0]].append(f" {phrase} ")
         self._by_first = {first: sorted(known, key=len, reverse=True) for first, known in by_first.items()}
-        self._firsts = frozenset(by_first)
-        self._unspaced = tuple(phrase for phrase in phrases if phrase and not _has_spaces(phrase))
+        self.firsts = frozenset(by_first)
+        self.unspaced = tuple(phrase for phrase in phrases if phrase and not _has_spaces(phrase))
 
     def find_opening(self, clause: str) -> str:
         """Return the longest phrase that the clause begins with, or "" when there is none."""
         for phrase in self._by_first.get(clause[1 : clause.find(" ", 1)], ()):
             if clause.startswith(phrase):
                 return phrase
-        if clause.isascii() or not clause.startswith(self._unspaced, 1):
+        if not _may_lack_spaces(clause) or not clause.startswith(self.unspaced, 1):
             return ""
-        return next(f" {phrase}" for phrase in self._unspaced if clause.startswith(phrase, 1))
+        return next(f" {phrase}" for phrase in self.unspaced if clause.startswith(phrase, 1))
 
     def is_ending(self, clause: str) -> bool:
         """Return whether the clause ends with one of the phrases in scripts without spaces."""
-        return clause.rstrip().endswith(self._unspaced)
+        return clause.rstrip().endswith(self.unspaced)
 
     def occurs_in(self, clause: str, words: AbstractSet[str]) -> bool:
         """Return whether one of the phrases occurs in the clause; ``words`` is the set of the clause's words."""
-        for word in words & self._firsts:
+        for word in words & self.firsts:
             for phrase in self._by_first[word]:
                 if phrase in clause:
                     return True
-        return not clause.isascii() and any(phrase in clause for phrase in self._unspaced)
+        return _may_lack_spaces(clause) and any(phrase in clause for phrase in self.unspaced)
 
 
 class Sentence(Struct, frozen=True, kw_only=True):
@@ -154,6 +154,38 @@ def load_lexicon() -> Lexicon:
     """Return the phrases and points of ``lexicon.toml``, which is read once."""
     text = Path(__file__).with_name("lexicon.toml").read_text(encoding="utf-8")
     return toml.decode(text, type=Lexicon, dec_hook=lambda kind, table: kind(table))
+
+
+def weigh_cues(sentences: Sequence[Sentence]) -> list[tuple[Cue, int]]:
+    """Return the cues that give points to one of the sentences, in the lexicon's order, with the most points given.
+
+    A cue is tried only on a sentence in which the first word of one of its phrases stands where the cue counts.
+    """
+    lexicon, (within, opening) = load_lexicon(), _index_cues()
+    comma = lexicon.counters["comma"]
+    most: dict[int, int] = {}
+    for sentence in sentences:
+        unspaced = {""} if _may_lack_spaces(sentence.text) else set()
+        first = {clause[1 : clause.find(" ", 1)] for clause in (*sentence.leading, *sentence.trailing)}
+        words = ((within, sentence.words | unspaced), (opening, first | unspaced))
+        for number in {number for index, known in words for word in known & index.keys() for number in index[word]}:
+            most[number] = max(most.get(number, 0), lexicon.cues[number].weigh(sentence, comma))
+    return [(lexicon.cues[number], points) for number, points in sorted(most.items()) if points > 0]
+
+
+@functools.cache
+def _index_cues() -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """Return the numbers of the cues that count anywhere, and of the others, by the first words of their phrases.
+
+    Phrases in scripts without spaces, such as Chinese, are under "".
+    """
+    within: defaultdict[str, list[int]] = defaultdict(list)
+    opening: defaultdict[str, list[int]] = defaultdict(list)
+    for number, cue in enumerate(load_lexicon().cues):
+        index = within if cue.at == "anywhere" else opening
+        for first in cue.phrases.firsts | ({""} if cue.phrases.unspaced else set()):
+            index[first].append(number)
+    return within, opening
 
 
 def get_table(name: str) -> PhraseTable:
@@ -264,6 +296,14 @@ def _expand(raw: str) -> Iterator[str]:
     return map("".join, itertools.product(*choices))
 
 
+_UNSPACED = "\u2e80"
+"""The first character of the scripts that do not separate words by spaces, such as Chinese."""
+
+
 def _has_spaces(phrase: str) -> bool:
     """Return whether a phrase is in a script that separates words by spaces, unlike Chinese or Japanese."""
-    return "" < phrase[-1:] < "\u2e80"
+    return "" < phrase[-1:] < _UNSPACED
+
+
+def _may_lack_spaces(clause: str) -> bool:
+    return not clause.isascii() and max(clause) >= _UNSPACED

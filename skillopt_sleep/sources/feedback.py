@@ -24,6 +24,7 @@ from skillopt_sleep.model.lexicon import (
     read_words,
     split_sentences,
     strip_pasted,
+    weigh_cues,
 )
 from skillopt_sleep.model.session import Feedback, PromptKind
 from skillopt_sleep.model.text import STOPWORDS
@@ -198,14 +199,11 @@ def _find_cues(remark: _Remark, before: Before) -> dict[str, int]:
 
     Points are taken off where the situation speaks against it, as when the prompt also thanks the agent.
     """
-    lexicon = load_lexicon()
-    comma = lexicon.counters["comma"]
-    raised = [(cue, max(cue.weigh(sentence, comma) for sentence in remark.sentences)) for cue in lexicon.cues]
-    raised = [(cue, points) for cue, points in raised if points > 0]
+    raised, counters = weigh_cues(remark.sentences), load_lexicon().counters
     situation = _read_situation(remark, before) if raised else frozenset()
     found: dict[str, int] = {}
     for cue, most in raised:
-        points = most + sum(lexicon.counters[name] for name in cue.loses_to & situation)
+        points = most + sum(counters[name] for name in cue.loses_to & situation)
         if points > 0 and cue.needs <= situation:
             found[cue.cause] = max(points, found.get(cue.cause, 0))
     return found
