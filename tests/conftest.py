@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import gc
 import os
+import shutil
 from pathlib import Path
 
 import hypothesis
@@ -41,28 +43,45 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.write_line("not run: tests/agents, which needs the real CLIs (bash scripts/test-agents)")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Keep what is there after the collection out of every later one: thousands of tests are no garbage."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_collection_modifyitems(config, items):
+    """Leave out what takes minutes, unless `--slow` asks for it."""
     if config.getoption("--slow"):
         return
-    skip = pytest.mark.skip(reason="needs --slow")
+    left_out = [item for item in items if "slow" in item.keywords]
     cases = collections.defaultdict(list)
     for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(skip)
-        elif sample := item.get_closest_marker("sample"):
+        if "slow" not in item.keywords and (sample := item.get_closest_marker("sample")):
             cases[item.path, item.originalname, *sample.args].append(item)
     for (_, _, wanted), found in cases.items():
         chosen = {number * len(found) // wanted for number in range(wanted)}
-        for number, item in enumerate(found):
-            if number not in chosen:
-                item.add_marker(skip)
+        left_out += [item for number, item in enumerate(found) if number not in chosen]
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture
+def _home(tmp_path):
+    """A folder beside the one of the test, and like that one gone after it."""
+    home = tmp_path.with_name(f"{tmp_path.name}-home")
+    home.mkdir()
+    yield home
+    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path_factory, monkeypatch):
-    """A home of its own for every test."""
-    home = tmp_path_factory.mktemp("home")
+def _own_home(_home, monkeypatch):
+    """A home of its own for every test, whose folders outlast everything that a test patches."""
     for name in os.environ:
         if name in {"CLAUDE_CONFIG_DIR", "CODEX_HOME"} or name.startswith(("XDG_", "SKILLOPT_SLEEP_")):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("HOME", str(_home))

@@ -31,6 +31,12 @@ def parsed() -> dict[str, ast.Module]:
     return {path: ast.parse(text) for path, text in sources().items()}
 
 
+@functools.cache
+def walked() -> list[tuple[str, ast.AST]]:
+    """Every node of every syntax tree, with the path of its module."""
+    return [(path, node) for path, tree in parsed().items() for node in ast.walk(tree)]
+
+
 def count_lines(node: ast.stmt) -> int:
     """How many lines a statement takes."""
     return (node.end_lineno or node.lineno) - node.lineno + 1
@@ -46,8 +52,7 @@ def test_functions_fit_a_screen():
     """No function has more than 60 lines."""
     assert not [
         f"{path}:{node.lineno} {node.name} has {count_lines(node)} lines"
-        for path, tree in parsed().items()
-        for node in ast.walk(tree)
+        for path, node in walked()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and count_lines(node) > MOST_LINES_OF_A_FUNCTION
     ]
 
@@ -61,10 +66,9 @@ def test_environment_is_read_in_settings_only():
     """``os.environ`` and ``os.getenv`` are used in settings.py and nowhere else."""
     assert not [
         f"{path}:{node.lineno}"
-        for path, tree in parsed().items()
-        if not path.endswith("/settings.py")
-        for node in ast.walk(tree)
+        for path, node in walked()
         if isinstance(node, ast.Attribute)
+        and not path.endswith("/settings.py")
         and node.attr in {"environ", "environb", "getenv"}
         and ast.unparse(node.value) == "os"
     ]
@@ -74,8 +78,7 @@ def test_nothing_is_called_each():
     """A name says what the thing is; ``each`` says nothing."""
     assert not [
         f"{path}:{node.lineno}"
-        for path, tree in parsed().items()
-        for node in ast.walk(tree)
+        for path, node in walked()
         if (isinstance(node, ast.Name) and node.id == "each") or (isinstance(node, ast.arg) and node.arg == "each")
     ]
 

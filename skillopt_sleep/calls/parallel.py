@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -98,7 +99,11 @@ def _read_all_structs() -> None:
     for kind in kinds:
         kinds += kind.__subclasses__()
         with suppress(NameError, TypeError):  # one that cannot be decoded
-            msgspec.json.Decoder(kind)
+            _read_struct(kind)
+
+
+_read_struct = cache(msgspec.json.Decoder)
+"""Once for each struct: all of them take milliseconds, which every batch of calls would pay."""
 
 
 def read_free_memory() -> int:
