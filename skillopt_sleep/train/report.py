@@ -17,7 +17,8 @@ from skillopt_sleep.gate.rule import PAIRS_A_NIGHT
 from skillopt_sleep.model.call import PhaseTally, Spend
 from skillopt_sleep.optimizer.aggregate import cut_list
 from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.results import RolloutResult, Scored, report_mistakes, score_results
+from skillopt_sleep.train.environments import list_task_types
+from skillopt_sleep.train.results import RolloutResult, Scored, score_results
 from skillopt_sleep.train.run import Draw, Run, RunState
 from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.splits import get_notes
@@ -215,8 +216,7 @@ def _score_test_split(run: Run, state: RunState) -> Tested:
     skills = {"initial": state.initial_skill, "best": state.best_skill}
     if run.config.eval_current_on_test:
         skills["current"] = state.current_skill
-    with report_mistakes(f"get_task_types of the environment {run.env.name!r}"):
-        types = list(run.env.get_task_types())
+    types = list_task_types(run.env)
     split, seed = run.config.test_split, run.config.seed
     arms = [
         (skill, Draw(phase="test", split=split, number=0, folder=TEST_FOLDERS[name], seed=seed))

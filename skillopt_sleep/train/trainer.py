@@ -23,7 +23,7 @@ from skillopt_sleep.settings import environment, secrets
 from skillopt_sleep.storage.ledger import open_training_folder
 from skillopt_sleep.train.clients import AskClient, as_backend
 from skillopt_sleep.train.config import LRScheduler, SkillOptConfig, build_scheduler, check_prompts
-from skillopt_sleep.train.environments import as_env, load_split, set_up
+from skillopt_sleep.train.environments import as_env, list_task_types, load_split, set_up
 from skillopt_sleep.train.epoch import FIRST, end_epoch
 from skillopt_sleep.train.gating import must_roll_whole, score_selection
 from skillopt_sleep.train.identity import check_same_run, describe_run
@@ -153,6 +153,7 @@ class SkillOptTrainer:
         splits = ["train", self.config.selection_split, *([self.config.test_split] if self.config.eval_test else [])]
         items = {split: load_split(self.env, split) for split in splits}
         check_splits(items)
+        list_task_types(self.env)  # a mistake in it is reported now, not when the run is paid for
         return items
 
     def _train(self, run: Run) -> tuple[RunState, list[dict[str, Any]]]:

@@ -33,7 +33,7 @@ BAD = {
     ),
     "gate on the test": ('selection_split = "test"', "", "selection_split is 'test'"),
     "no such environment": ('env = {name = "simple_q"}', "", "simple_q"),
-    "no environment in the file": ("", "x = 1", "defines 0 environments"),
+    "no environment in the file": ("", "x = 1", "defines no environment"),
     "file that does not load": ("", "import nothing_of_that_name", "cannot be loaded: ModuleNotFoundError"),
     "items without an id": ("", EDITED["get_items"] + 'return [{"question": "?"}]', "has no id"),
     "items that raise": ("", EDITED["get_items"] + "raise SystemExit(3)", "raised SystemExit"),

@@ -302,7 +302,7 @@ def test_mistake_anywhere_is_one_line_and_loses_nothing(tmp_path, place, error):
     trainer(tmp_path, second, workers=1).train()
     trainer(tmp_path / "clean", clean, workers=1).train()
     assert len(first.calls) + len(second.calls) == len(clean.calls)
-    assert bool(first.calls) is (place in {"plan_epoch", "reflect_batch", "get_task_types"})
+    assert bool(first.calls) is (place in {"plan_epoch", "reflect_batch"})
 
 
 @pytest.mark.parametrize("place", ["get_initial_skill", "calls_of"])

@@ -388,7 +388,7 @@ def test_one_file_is_an_environment(file):
             FILE + "\nclass Two(One):\n    pass\n",
             r"defines 2 environments \(One, Two\); name one as mine",
         ),
-        ("mine.py", {}, "x = 1", r"defines 0 environments \(none\)"),
+        ("mine.py", {}, "x = 1", r"defines no environment: it needs a class with"),
         ("mine.py", {}, HALF, "mine.py cannot be made: TypeError: .* abstract class Half .*get_task_types"),
         ("mine.py", {}, "1 / 0", "mine.py cannot be loaded: ZeroDivisionError"),
         ("mine.py", {"size": 0}, FILE.replace("self.size,", "1 // size; self.size,"), "cannot be made: ZeroDivision"),

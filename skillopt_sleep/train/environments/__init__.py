@@ -124,6 +124,12 @@ def load_split(env: SkillEnv, split: str) -> list[Item]:
         return list(env.get_items(split))
 
 
+def list_task_types(env: SkillEnv) -> list[str]:
+    """Return the task types that a report lists. Raises ``UsageError`` for a mistake of the environment."""
+    with report_mistakes(f"get_task_types of the environment {env.name!r}"):
+        return list(env.get_task_types())
+
+
 def roll_out(env: SkillEnv, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
     """Let the environment try one item under a skill; return the result after checking its id and scores.
 
@@ -260,7 +266,9 @@ def _find_in_module(module: ModuleType, name: str, path: Path) -> object:
         and (is_adapter(value) or all(callable(getattr(value, name, None)) for name in REQUIRED))
     ]
     usable = [kind for kind in classes if not inspect.isabstract(kind)] or classes
-    if len(usable) != 1:
-        found = ", ".join(kind.__name__ for kind in usable) or "none"
+    if not usable:
+        raise UsageError(f"{path} defines no environment: it needs a class with {' and '.join(REQUIRED)}")
+    if len(usable) > 1:
+        found = ", ".join(kind.__name__ for kind in usable)
         raise UsageError(f"{path} defines {len(usable)} environments ({found}); name one as {path.name}:Class")
     return usable[0]
