@@ -191,6 +191,12 @@ def _list_waiting(status: Status) -> Iterator[Facts | Cell]:
             (f"skillopt-sleep revert {night}", "undoes it later, byte for byte"),
         )
         yield Facts([(status.shell.complete(command), effect) for command, effect in commands])
+    if status.adopted and not status.proposals:
+        night = plain(status.adopted[0])
+        rules = number(status.adopted_rules.get(night, 0), "rule is", "rules are")
+        yield Line(f"{rules} live since you adopted night {night}.", Tone.GOOD)
+        watch, revert = map(status.shell.complete, ("skillopt-sleep watch", f"skillopt-sleep revert {night}"))
+        yield Facts([(watch, "shows whether you correct your agent less"), (revert, "undoes it, byte for byte")])
     if status.failure:
         yield from describe_failure(status.failure)
     if status.running:

@@ -159,7 +159,7 @@ def describe_night(
         started=when(report.started_at),
         day=name_day(report.started_at),
         ending=headline.ending,
-        title=headline.title[0].upper() + headline.title[1:],
+        title="The change is live" if status == "adopted" else headline.title[0].upper() + headline.title[1:],
         said=("In this demo: " if is_demo and report.proposal else "") + _summarize(headline, groups),
         text=plain(headline.text),
         limits=tuple(sentence(note) for note in report.notes if note in WORDS["limits"].values()),
@@ -167,8 +167,8 @@ def describe_night(
         is_loaded=replay.loading is Loading.LOADED,
         not_loaded=replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED},
         loads_why=sentence("; ".join(filter(None, (replay.why, replay.confirmation.in_words)))),
-        now=f"A change of an earlier night still waits for you. {headline.now}" if earlier else headline.now,
-        steps=tuple(_list_steps(report, headline, earlier, shell)),
+        now=_say_what_to_do(headline, status, earlier),
+        steps=tuple(_list_steps(report, headline, status, earlier, shell)),
         undo=UNDO if report.proposal else "",
         status=status or ("waiting" if report.proposal else ""),
         shell=shell,
@@ -192,7 +192,19 @@ def describe_night(
     )
 
 
-def _list_steps(report: NightReport, headline: Headline, earlier: str, shell: Shell) -> Iterator[tuple[str, str]]:
+def _say_what_to_do(headline: Headline, status: str, earlier: str) -> str:
+    if status == "adopted":
+        return "It is live. If you do not like what it does, one command takes it out again, byte for byte."
+    before = "A change of an earlier night still waits for you. " if earlier else ""
+    return f"{before}{headline.now}{' It was adopted once, and reverted.' if status == 'reverted' else ''}"
+
+
+def _list_steps(
+    report: NightReport, headline: Headline, status: str, earlier: str, shell: Shell
+) -> Iterator[tuple[str, str]]:
+    if status == "adopted":
+        yield shell.complete(f"skillopt-sleep revert {plain(report.night)}"), "undoes it"
+        return
     options = [plain(option) for option in report.options]
     yield from ((shell.complete(command, options), effect) for command, effect in headline.steps)
     for command, effect in (WORDS["steps"][name] for name in (("show earlier", "adopt earlier") if earlier else ())):

@@ -55,6 +55,9 @@ STATES = {
 }
 """The words for each state of a rule, and whether their colour means good, bad or waiting."""
 
+ALIKE = 70
+"""Minimum likeness, of 100, of a rule that is suggested when no rule has the words that were asked for."""
+
 TOLD = 3
 """Maximum tasks and nights of a rule, and improved tasks of one night, that ``why`` shows without ``--all``."""
 
@@ -122,11 +125,12 @@ def find_rules(
 
 
 def find_nearest_rule(wanted: str, nights: Sequence[NightReport]) -> str:
-    """Return the text of the rule that shares most words with ``wanted``, or "" when no rule shares any."""
-    words = set(fold(wanted).split())
-    texts = list(dict.fromkeys(map(_text, _rules(nights).values())))
-    nearest = max(texts, key=lambda text: len(words.intersection(fold(text).split())), default="")
-    return nearest if words.intersection(fold(nearest).split()) else ""
+    """Return the text of the rule that reads most like ``wanted``, or "" when none has anything like it."""
+    from rapidfuzz import fuzz, process  # noqa: PLC0415  only a search without a result needs it
+
+    texts = list(map(_text, _rules(nights).values()))
+    found = process.extractOne(wanted, texts, scorer=fuzz.partial_ratio, processor=fold, score_cutoff=ALIKE)
+    return found[0] if found else ""
 
 
 def _rules(nights: Sequence[NightReport]) -> dict[str, EditRecord]:

@@ -160,12 +160,18 @@ def _is_drawn(page: Path, state: str) -> bool:
 
 
 def load_view(workspace: Workspace, report: NightReport) -> NightView:
-    """Return all that reports of a night show, with the answers to its tests as far as they are kept."""
+    """Return all that reports of a night show now, with the answers to its tests as far as they are kept."""
     from skillopt_sleep.reports.view import describe_night
+    from skillopt_sleep.usecases.adopt import list_live_adoptions
 
-    earlier = find_earlier_proposal(workspace, report)
-    shell = workspace.find_shell()
-    return describe_night(report, load_outcome(workspace, report.night), earlier=earlier, shell=shell)
+    return describe_night(
+        report,
+        load_outcome(workspace, report.night),
+        live={edit.id: found.adopted_at for found in list_live_adoptions(workspace) for edit in found.edits},
+        status=_list_statuses(workspace).get(report.night, ""),
+        earlier=find_earlier_proposal(workspace, report),
+        shell=workspace.find_shell(),
+    )
 
 
 def find_earlier_proposal(workspace: Workspace, report: NightReport) -> str:

@@ -110,3 +110,10 @@ def test_page_of_all_nights_is_told_what_failed_or_waits():
         "CLOCK: it was put back."
     ]
     assert list(list_troubles(None, None)) == []
+
+
+def test_status_of_what_is_live_says_how_to_undo_it():
+    """Once nothing waits any more, the first lines are about what was adopted."""
+    page = read(Status(project="/shop", nights=(ADOPTED,), adopted=(ADOPTED.night,), adopted_rules={ADOPTED.night: 2}))
+    assert page.startswith(f"2 rules are live since you adopted night {ADOPTED.night}.")
+    assert f"skillopt-sleep revert {ADOPTED.night}" in page

@@ -58,7 +58,7 @@ def test_page_shows_each_place_with_the_answers_of_both_sides(night):
 
 
 def test_page_follows_what_becomes_of_the_proposal(night):
-    """Once adopted, it says since when a rule is live and how to undo it, and offers nothing to adopt."""
+    """Once adopted, page and terminal say since when a rule is live and how to undo it, and offer nothing to adopt."""
     person, report = night
     workspace = person.workspace()
     assert report.proposal, report.why
@@ -68,6 +68,11 @@ def test_page_follows_what_becomes_of_the_proposal(night):
     assert "live since" in page
     assert 'data-adopt="' not in page
     assert f" revert {report.night} --edit" in index
+    seen = load_view(person.workspace(), report)
+    assert (seen.title, seen.status) == ("The change is live", "adopted")
+    ((command, _),) = seen.steps
+    assert f" revert {report.night}" in command
+    assert all(rule.live for group in seen.groups for rule in group.rules if group.state == "proven")
 
 
 def test_fault_in_a_template_is_one_line(tmp_path, monkeypatch):
