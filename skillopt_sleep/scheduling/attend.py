@@ -81,16 +81,6 @@ class World:
     """Returns the last error line that the latest night printed, or ""."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Quiet:
-    """A period in which no night has to start, unless the schedule or the time zone changes."""
-
-    since: datetime
-    until: datetime
-    schedule: Schedule | None
-    offset: timedelta | None
-
-
 class Attendant:
     """Checks whether a scheduled night has to start, and runs it.
 
@@ -105,7 +95,6 @@ class Attendant:
         self._known: dict[tuple[str, str], Attempt] = {}
         self._known_projects: tuple[str, ...] | None = None
         self._last_line = ""
-        self._quiet: _Quiet | None = None
         self._noted: tuple[str, str, str] | None = None
         self.stopping = False
         self.code = 0
@@ -114,8 +103,6 @@ class Attendant:
     def look(self) -> bool:
         """Run the nights that are due; return True if one is left that may not begin yet, or if an error occurred."""
         try:
-            if self._is_quiet():
-                return False
             reason = self._run_due_nights()
             self._world.publish(self.find_wake_time(self._world.clock.now()), "", reason)
             line = f"a night is due and waits: {reason}" if reason else ""
@@ -128,24 +115,9 @@ class Attendant:
 
     def find_wake_time(self, now: datetime) -> datetime | None:
         """Return when the next night begins, with its random delay, or None when no project is scheduled."""
-        schedule, quiet = self._world.schedule(), self._quiet
+        schedule, zone = self._world.schedule(), self._world.zone()
         if schedule is None or not schedule.projects:
             return None
-        if quiet is not None and quiet.schedule is schedule and quiet.since <= now < quiet.until:
-            return quiet.until
-        return self._compute_wake_time(schedule, now, self._world.zone())
-
-    def _is_quiet(self) -> bool:
-        """Return True if no night is due for certain; False means that the database, not read here, must tell."""
-        quiet, now = self._quiet, self._world.clock.now()
-        return (
-            quiet is not None
-            and quiet.since <= now < quiet.until
-            and self._world.schedule() is quiet.schedule
-            and now.astimezone(self._world.zone()).utcoffset() == quiet.offset
-        )
-
-    def _compute_wake_time(self, schedule: Schedule, now: datetime, zone: tzinfo) -> datetime:
         most = self._get_max_jitter(schedule)
         around = find_last_due(now, schedule.clock, zone), find_next_due(now, schedule.clock, zone)
         return next(at for due in around if (at := due.moment + draw_jitter(due, most, self._salt)) > now)
@@ -171,12 +143,7 @@ class Attendant:
             self._known = dict(self._world.attempts.known(projects))
             self._known_projects = projects
         now, zone = self._world.clock.now(), self._world.zone()
-        step = choose_step(schedule, now, zone, self._known, jitter=self._get_max_jitter(schedule), salt=self._salt)
-        self._quiet = None
-        if step is None:
-            until, offset = self._compute_wake_time(schedule, now, zone), now.astimezone(zone).utcoffset()
-            self._quiet = _Quiet(since=now, until=until, schedule=schedule, offset=offset)
-        return step
+        return choose_step(schedule, now, zone, self._known, jitter=self._get_max_jitter(schedule), salt=self._salt)
 
     def _run_night(self, schedule: Schedule, step: Step) -> str:
         """Run one night; return why it could not begin, or "" when it did."""
