@@ -201,15 +201,10 @@ def _verify(raw: Json, names: Mapping[str, int], batch: Sequence[OpenPrompt]) ->
         return FeedbackLabel(source=said.source, turn=said.turn, feedback=Feedback.NEITHER)
     if not contains_words(strip_pasted(said.prompt)[:SHOWN_PROMPT], proposal.quote):
         raise ValueError(f"the model quotes words that the person did not type in that prompt: {proposal.quote!r:.80}")
-    about = next(
-        (
-            batch[place]
-            for place in range(number + 1)
-            if proposal.about == f"a{place + 1}" and batch[place].session_id == said.session_id
-        ),
-        None,
-    )
-    if about is None:
+    shown = {
+        f"a{count}": item for count, item in enumerate(batch[: number + 1], 1) if item.session_id == said.session_id
+    }
+    if proposal.about not in shown:
         raise ValueError(f"the model relates the prompt to an answer not shown before it: {proposal.about!r:.80}")
     return FeedbackLabel(
         source=said.source,
@@ -217,5 +212,5 @@ def _verify(raw: Json, names: Mapping[str, int], batch: Sequence[OpenPrompt]) ->
         feedback=proposal.says,
         cause="a model reads it as a correction" if proposal.says is Feedback.CORRECTION else "",
         quote=proposal.quote.strip(),
-        about=about.answered,
+        about=shown[proposal.about].answered,
     )

@@ -20,23 +20,12 @@ from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.task import ExactReference, Origin, Outcome, Reference, RubricReference, TaskRecord
 from skillopt_sleep.model.text import excerpt, fold, sha256
 
-MAX_QUOTE = 400
-"""Maximum characters that a task keeps of the words of a user."""
+MAX_QUOTE, MAX_ANSWER = 400, 4_000
+"""Maximum characters that a task keeps of the words of a user, and of an answer of the agent."""
 
-MAX_ANSWER = 4_000
-"""Maximum characters that a task keeps of an answer of the agent."""
-
-MAX_FEEDBACK = 8
-"""Maximum number of corrections that a task keeps, the first ones."""
-
-MAX_COMMANDS = 8
-"""Maximum number of commands that a task keeps."""
-
-MAX_WORDINGS = 12
-"""Maximum number of other wordings of its request that a task keeps, the first ones."""
-
-MAX_WORDING = 400
-"""Maximum characters that a task keeps of another wording of its request."""
+MAX_FEEDBACK, MAX_COMMANDS, MAX_WORDINGS = 8, 8, 12
+"""Maximum number of corrections, of commands, and of other wordings of its request that a task keeps: the first ones.
+"""
 
 
 class Mined(Struct, frozen=True, kw_only=True):
@@ -131,20 +120,17 @@ def group_tasks(tasks: Sequence[TaskRecord], *, settled: int = 0) -> tuple[TaskR
 
 def _combine(task: TaskRecord, again: TaskRecord) -> TaskRecord:
     """Return one task for two with the same request; the one with feedback, else with an approved answer, prevails."""
-    if task.reviewed or _rank_value(task) >= _rank_value(again):
-        best, other = task, again
-    else:
-        best, other = again, task
+    is_best = task.reviewed or _rank_value(task) >= _rank_value(again)
+    best, other = (task, again) if is_best else (again, task)
     origins = {
         (origin.source, origin.session_id, fold(origin.words)): origin for origin in (*again.origins, *task.origins)
     }
-    outcomes = {task.outcome, again.outcome} - {Outcome.UNKNOWN}
     return replace(
         best,
         id=task.id,
         feedback=tuple(dict.fromkeys((*best.feedback, *other.feedback)))[:MAX_FEEDBACK],
         origins=tuple(sorted(origins.values(), key=lambda origin: (origin.at, origin.session_id))),
-        outcome=Outcome.MIXED if len(outcomes) > 1 else next(iter(outcomes), Outcome.UNKNOWN),
+        outcome=_join_outcomes(task.outcome, again.outcome),
         skill_hint=best.skill_hint or other.skill_hint,
         project=best.project or other.project,
         commands=tuple(dict.fromkeys((*best.commands, *other.commands)))[:MAX_COMMANDS],
@@ -155,11 +141,16 @@ def _combine(task: TaskRecord, again: TaskRecord) -> TaskRecord:
     )
 
 
+def _join_outcomes(*outcomes: Outcome) -> Outcome:
+    known = set(outcomes) - {Outcome.UNKNOWN}
+    return Outcome.MIXED if len(known) > 1 else next(iter(known), Outcome.UNKNOWN)
+
+
 def _collect_wordings(task: TaskRecord, again: TaskRecord, *, intent: str) -> tuple[str, ...]:
     """Return the wordings in two tasks that differ from ``intent`` and from each other in more than stop words."""
     distinct: dict[frozenset[str], str] = {}
     for words in (*task.wordings, _request_of(task), *again.wordings, _request_of(again)):
-        distinct.setdefault(frozenset(terms(words)), words[:MAX_WORDING])
+        distinct.setdefault(frozenset(terms(words)), words[:MAX_QUOTE])
     distinct.pop(frozenset(terms(intent)), None)
     return tuple(distinct.values())[:MAX_WORDINGS]
 
@@ -231,7 +222,6 @@ def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
     origins.sort(key=lambda origin: (origin.at, origin.session_id))
     corrections = (excerpt(turn.prompt, MAX_QUOTE) for item in ordered for turn in item.episode.corrections)
     feedback = tuple(dict.fromkeys(corrections))[:MAX_FEEDBACK]
-    outcomes = {item.episode.outcome for item in recurrences} - {Outcome.UNKNOWN}
     checks = (line for item in ordered for line in find_checks(item.episode.commands, item.session.cwd))
     return TaskRecord(
         id=build_task_id(request.prompt, origins[0]),
@@ -241,7 +231,7 @@ def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
         feedback=feedback,
         accepted=shorten_answer(episode.accepted),
         rejected=shorten_answer(episode.rejected),
-        outcome=Outcome.MIXED if len(outcomes) > 1 else next(iter(outcomes), Outcome.UNKNOWN),
+        outcome=_join_outcomes(*(item.episode.outcome for item in recurrences)),
         origins=tuple(origins),
         skill_hint=next((skill for item in ordered for skill in item.episode.skills), ""),
         project=best.session.cwd,

@@ -41,6 +41,9 @@ _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 
 _SENTENCE_END = re.compile(r"[!\n\u3002;]|\.\.+|\.(?=\s|$)|(?<=\?)")
 _CLAUSE_END = re.compile(r",|\u3001|:\s| - | \u2014 | \u2013 ")
+_QUESTION_MARK = re.compile(r"\?(?=[\s\"'*_)\u201d\u00bb]|$)|\uff1f")
+"""Matches a question mark that ends a sentence, unlike that of ``name?: string`` or an address."""
+
 _WORD = re.compile(r"\w+(?:[./]\w+)*")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PHRASE = re.compile(r"(?:\{[^}]*\}|[^;\n{])+")
@@ -111,11 +114,16 @@ class Cue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     cause: str
     points: int
-    at: Literal["start", "anywhere", "whole"]
+    at: Literal["start", "anywhere", "whole", "end"]
+    """Where in the sentence a phrase must stand; "end" is for scripts without spaces."""
     phrases: PhraseTable
+    beside: PhraseTable | None = None
+    """Further phrases; the cue counts only in a sentence that contains one of them."""
+    unless: PhraseTable | None = None
+    """Phrases that exclude the cue in a sentence that begins with one of them."""
     asks: Literal["no", "any", "only"] = "no"
     """"no": the cue does not count in questions; "any": it counts there too; "only": it counts nowhere else."""
-    needs: frozenset[Literal["made", "files", "about"]] = frozenset()
+    needs: frozenset[Literal["made", "files", "work", "about", "brief"]] = frozenset()
     """Facts without which the cue gives no points, such as ``files``: the agent has just written files."""
     loses_to: frozenset[Literal["answers", "orders", "reports", "praises"]] = frozenset(
         {"answers", "orders", "praises"}
@@ -127,15 +135,25 @@ class Cue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
         ``after_comma`` (negative) is added when the phrase begins a later clause instead of the sentence.
         """
-        if self.asks != "any" and sentence.asks != (self.asks == "only"):
+        clauses = (*sentence.leading, *sentence.trailing)
+        if (
+            (self.asks != "any" and sentence.asks != (self.asks == "only"))
+            or (self.beside and not sentence.contains(self.beside))
+            or (self.unless and any(map(self.unless.find_opening, clauses)))
+        ):
             return 0
-        if self.at == "anywhere":
-            return self.points if sentence.contains(self.phrases) else 0
-        if self.at == "whole":
-            return self.points if any(self.phrases.find_opening(part) == part for part in sentence.leading) else 0
-        if sentence.begins_with(self.phrases):
-            return self.points
-        return self.points + after_comma if any(map(self.phrases.find_opening, sentence.trailing)) else 0
+        match self.at:
+            case "anywhere":
+                occurs = sentence.contains(self.phrases)
+            case "end":
+                occurs = self.phrases.is_ending(sentence.text)
+            case "whole":
+                occurs = any(self.phrases.find_opening(part) == part for part in sentence.leading)
+            case "start":
+                occurs = sentence.begins_with(self.phrases)
+                if not occurs and any(map(self.phrases.find_opening, sentence.trailing)):
+                    return self.points + after_comma
+        return self.points if occurs else 0
 
 
 class Lexicon(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -244,8 +262,7 @@ def begins_sentence(text: str, *tables: str) -> bool:
 def makes_offer(answer: str) -> bool:
     """Return whether an agent's answer ends with a question or an offer, to which the next prompt may be the reply."""
     end = answer[-ENDING:].rstrip()
-    asks = "?" in end[-ENDING // 2 :] or "\uff1f" in end[-ENDING // 2 :]
-    return asks or get_table("invites").occurs_in(*read_words(end))
+    return bool(_QUESTION_MARK.search(end[-ENDING // 2 :])) or get_table("invites").occurs_in(*read_words(end))
 
 
 def is_standing_wish(text: str) -> bool:

@@ -41,6 +41,9 @@ LONG = 60
 SHORT = 5
 """Maximum words of a remark that can only be about what was just said or done."""
 
+BRIEF = 12
+"""Maximum words of a bare statement, which reports something and asks for nothing."""
+
 SEEN = 3_000
 """Characters of an answer, at its end, whose words are compared with those of the prompt."""
 
@@ -96,6 +99,13 @@ class Before(Struct, frozen=True, kw_only=True):
     def has_made(self) -> bool:
         """Whether the agent just made something: files, changes by a command, or a text without using any tool."""
         return bool(self.files) or not self.used_tools or any(map(_CHANGING.search, self.commands))
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether what the agent made can be objected to or undone; an answer to a mere question cannot."""
+        return self.has_made and (
+            self.used_tools or not any(said.asks for said in split_sentences(self.asked[:OPENING]))
+        )
 
 
 class Label(Struct, frozen=True, kw_only=True):
@@ -214,6 +224,8 @@ def _read_situation(remark: _Remark, before: Before) -> frozenset[str]:
     facts = {
         "made": before.has_made,
         "files": bool(before.files),
+        "work": before.has_worked,
+        "brief": remark.length <= BRIEF and len(remark.sentences) == 1 and not remark.sentences[0].trailing,
         "about": _is_about(remark, before),
         "answers": makes_offer(before.answer),
         "orders": remark.sentences[0].begins_with(get_table("orders"))
@@ -274,12 +286,15 @@ def _add_support(remark: _Remark, before: Before, kind: PromptKind) -> int:
 
 
 def _is_approval(remark: _Remark) -> bool:
-    """Tell whether the first sentence praises or thanks, or a later one does in a short prompt that orders nothing."""
-    first, later = remark.sentences[0], remark.sentences[1:]
-    if _praises(first):
+    """Tell whether the first sentence praises or thanks, or any does in a short prompt that asks and orders nothing."""
+    if _praises(remark.sentences[0]):
         return True
-    is_remark = remark.length <= 2 * SHORT and not (first.asks or first.contains(get_table("orders")))
-    return is_remark and any(map(_praises, later))
+    orders, within = get_table("orders"), get_table("praises_within")
+    return (
+        remark.length <= 2 * SHORT
+        and not any(said.asks or said.contains(orders) for said in remark.sentences[:1])
+        and any(_praises(said) or (said.contains(within) and not said.asks) for said in remark.sentences)
+    )
 
 
 def _praises(said: Sentence) -> bool:

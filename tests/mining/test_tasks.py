@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skillopt_sleep.mining.tasks import MAX_WORDING, MAX_WORDINGS, build_task_id, group_tasks, merge_tasks
+from skillopt_sleep.mining.tasks import MAX_QUOTE, MAX_WORDINGS, build_task_id, group_tasks, merge_tasks
 from skillopt_sleep.model.task import Origin, Outcome, RubricReference, Split, TaskRecord
 
 
@@ -69,7 +69,7 @@ def test_wordings_that_a_task_absorbed() -> None:
     assert found.wordings == ("fix the failing lint in CI",)
     many = [task(f"fix the failing lint in CI {number}", f"t{number}") for number in range(40)]
     assert len(merge_tasks([found], many)[0].wordings) == MAX_WORDINGS
-    assert all(len(each) <= MAX_WORDING for each in merge_tasks([], [task("fix the lint " * 99), *again])[0].wordings)
+    assert all(len(each) <= MAX_QUOTE for each in merge_tasks([], [task("fix the lint " * 99), *again])[0].wordings)
     row = {"id": "a", "intent": "i", "reference": {"kind": "rubric", "rubric": "r"}}
     assert msgspec.convert(row, TaskRecord).wordings == ()
 

@@ -335,3 +335,81 @@ def test_any_text_gets_a_verdict(prompt, answer, interrupted):
     labels = [judge(prompt, answer, interrupted=interrupted) for _ in range(2)]
     assert labels[0] == labels[1]
     assert bool(labels[0].cause) is (labels[0].feedback is CORRECTION)
+
+
+MADE = {"files": ("guide.md", "parser.py"), "used_tools": True}
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "and the appendix?",
+        "und der Anhang?",
+        "et les annexes ?",
+        "y los anexos?",
+        "mas e com o arquivo vazio?",
+        "и где приложения?",
+        "附录呢",
+        "付録は?",
+    ],
+)
+def test_question_about_something_left_out(prompt):
+    """Asking for the part that is missing corrects work; after an answer to a question, it only asks on."""
+    assert label(prompt, **MADE) is CORRECTION
+    assert label(prompt, asked="how long is the guide?") is NEITHER
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "why is the old title still on page two?",
+        "warum ist der alte Titel noch da?",
+        "et pourquoi il y a encore deux titres ?",
+        "por qué sigue el título viejo?",
+        "почему там до сих пор старый заголовок?",
+        "did you actually open the guide?",
+    ],
+)
+def test_question_why_it_is_still_so(prompt):
+    """Asking why something is still there, or whether it was really done, doubts what was claimed."""
+    assert label(prompt, **MADE) is CORRECTION
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["the table does nothing", "die Tabelle macht nichts", "la tabla no hace nada", "the guide has no pictures"],
+)
+def test_bare_statement_of_what_does_not_hold(prompt):
+    """A short statement that denies something about the work reports a fault."""
+    seen = {**MADE, "answer": f"{ANSWER} Die Tabelle (la tabla) steht im Anhang. The table is in the guide."}
+    assert label(prompt, **seen) is CORRECTION
+
+
+def test_undo_needs_something_to_undo():
+    """ "Forget it" after an answer to a question leaves the subject; after work, it takes the work back."""
+    assert label("forget it for now", asked="why is the build slow?") is NEITHER
+    assert label("forget it", **MADE) is CORRECTION
+
+
+def test_wrong_thing_that_the_person_pasted():
+    """Who sent the wrong file corrects themselves."""
+    assert label("oh wait, I pasted the wrong trace", **MADE) is NEITHER
+
+
+def test_question_mark_inside_code_is_no_offer():
+    """An answer with ``name?: string`` asks nothing, so that "never ..." after it is about what was done."""
+    assert label("never edit generated files!", "Added `discount?: number` to the model.", **MADE) is CORRECTION
+
+
+@pytest.mark.parametrize(
+    "prompt", ["no idea, you choose", "not now, first the docs", "no entiendo los anexos, explícamelos"]
+)
+def test_negation_that_refuses_nothing(prompt):
+    """Not knowing, not needing and not now are said of the person, not of what was done."""
+    assert label(prompt, **MADE) is NEITHER
+
+
+@pytest.mark.parametrize("prompt", ["yep second one is great, leave it", "das zweite ist perfekt so", "这样就很好"])
+def test_praise_inside_a_short_remark(prompt):
+    """A few words that praise something by name, and ask for nothing, approve."""
+    assert label(prompt) is APPROVAL
