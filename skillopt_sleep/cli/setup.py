@@ -61,7 +61,7 @@ def setup_command(yes: bool, as_json: bool, **flags: Json | Path) -> None:
         from skillopt_sleep.reports.insights import describe_insights
         from skillopt_sleep.usecases.sessions import collect_insights
 
-        print_page(describe_insights(collect_insights(open_workspace(flags))))
+        print_page(describe_insights(collect_insights(open_workspace(flags), whole=False)))
         click.echo("", err=True)
     elif not yes and None in given.values():
         raise UsageError(f"`setup` asks only on a terminal; give {SETUP_FLAGS}, or take the defaults with --yes")

@@ -85,7 +85,8 @@ def insights_command(everything: bool, as_json: bool, **flags: Json | Path) -> N
     from skillopt_sleep.reports.insights import describe_insights
     from skillopt_sleep.usecases.sessions import collect_insights
 
-    print_answer(collect_insights(open_workspace(flags)), describe_insights, as_json=as_json, everything=everything)
+    found = collect_insights(open_workspace(flags), whole=everything or as_json)
+    print_answer(found, describe_insights, as_json=as_json, everything=everything)
 
 
 class _RuleCommand(click.Command):

@@ -6,18 +6,20 @@ typed.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.mining.recurring_requests import group_asks, read_asks
+from skillopt_sleep.mining.recurring_requests import Ask, group_asks, read_asks
 from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.near_duplicates import group_recurrences
 from skillopt_sleep.model.session import Feedback, Session, Turn
-from skillopt_sleep.model.task import GROUPS_FOR_VERDICT, TaskRecord
+from skillopt_sleep.model.task import GROUPS_FOR_VERDICT
 from skillopt_sleep.model.text import CONTINUE, STOPWORDS, excerpt
 
 MAX_QUOTE = 240
@@ -90,96 +92,113 @@ class Insights(Struct, frozen=True, kw_only=True):
 
 
 class _Prompt(Struct, frozen=True, kw_only=True):
-    """A prompt of a user, with the request and the answer before it and the correction after it."""
+    """What is kept of a prompt of a user while sessions are read: no more, as there are hundreds of thousands."""
 
-    session: Session
-    turn: Turn
-    answer: str
-    """The answer that the user saw when typing the prompt."""
-    asked: str
-    """The user's last request before the prompt."""
+    session: tuple[str, str]
+    """The source and the id (or path) of the session."""
+    said: Sighting
+    feedback: Feedback
+    asks: tuple[Ask, ...] = ()
+    """The requests in it; none in a correction."""
     correction: Correction | None = None
-    """The next prompt, if it corrects the answer to this prompt; else None."""
-
-    @property
-    def is_correction(self) -> bool:
-        return self.turn.feedback is Feedback.CORRECTION
-
-    def build_correction(self) -> Correction:
-        return Correction(said=_build_sighting(self.session, self.turn), asked=quote(self.asked), cause=self.turn.cause)
+    """This prompt as a correction; or the next prompt, if that corrects the answer to this one."""
 
 
 def find_insights(
-    sessions: Sequence[Session], tasks: Sequence[TaskRecord], *, groups_needed: int = GROUPS_FOR_VERDICT
+    sessions: Iterable[Session], *, tasks: int = 0, groups: int = 0, groups_needed: int = GROUPS_FOR_VERDICT
 ) -> Insights:
-    """Return what the sessions show of the user's requests and corrections; ``tasks`` are those mined from them."""
-    prompts = [prompt for session in _join_parts(sessions) for prompt in _read_prompts(session)]
-    days = sorted({_read_day(prompt.turn.at) for prompt in prompts} - {""})
-    corrections = _sort_latest_first(prompt.build_correction() for prompt in prompts if prompt.is_correction)
-    groups = len({task.group or task.id for task in tasks})
+    """Return what the sessions show of the user's requests and corrections.
+
+    The parts of one session follow one another. ``tasks`` and ``groups`` count the requests in the sessions that can
+    be tasks, and their groups of near-duplicates.
+    """
+    prompts: list[_Prompt] = []
+    days: set[str] = set()
+    folders: set[str] = set()
+    count = 0
+    for parts in _join_parts(sessions):
+        count += len(parts)
+        folders.update(part.cwd for part in parts)
+        turns = [turn for part in parts for turn in part.turns]
+        days.update(_read_day(turn.at) for turn in turns if not turn.kind.weak)
+        prompts += _read_prompts(parts[0], turns)
+    active = sorted(days - {""})
+    corrections = _sort_latest_first(
+        prompt.correction for prompt in prompts if prompt.correction and prompt.feedback is Feedback.CORRECTION
+    )
     missing = max(0, groups_needed - groups)
     return Insights(
-        sessions=len(sessions),
-        projects=len({session.cwd for session in sessions} - {""}),
+        sessions=count,
+        projects=len(folders - {""}),
         prompts=len(prompts),
-        approvals=sum(prompt.turn.feedback is Feedback.APPROVAL for prompt in prompts),
-        first_day=days[0] if days else "",
-        last_day=days[-1] if days else "",
-        active_days=len(days),
-        asked=_find_recurring_requests([prompt for prompt in prompts if not prompt.is_correction]),
+        approvals=sum(prompt.feedback is Feedback.APPROVAL for prompt in prompts),
+        first_day=active[0] if active else "",
+        last_day=active[-1] if active else "",
+        active_days=len(active),
+        asked=_find_recurring_requests(prompts),
         corrected=_find_recurring_corrections(corrections),
         corrections=corrections,
-        tasks=len(tasks),
+        tasks=tasks,
         groups=groups,
         groups_needed=groups_needed,
         groups_missing=missing,
-        days_missing=math.ceil(missing * len(days) / groups) if groups and days else None,
+        days_missing=math.ceil(missing * len(active) / groups) if groups and active else None,
     )
 
 
-def find_recurring_requests(sessions: Sequence[Session]) -> tuple[Recurring, ...]:
-    """Return the requests made in several of these sessions, the most frequent first."""
-    prompts = [prompt for session in _join_parts(sessions) for prompt in _read_prompts(session)]
-    return _find_recurring_requests([prompt for prompt in prompts if not prompt.is_correction])
+def shorten_insights(found: Insights) -> Insights:
+    """Return the insights with only the latest sighting of each request and correction that recurs."""
+    asked, corrected = (
+        tuple(replace(item, sightings=item.sightings[:1], corrections=()) for item in items)
+        for items in (found.asked, found.corrected)
+    )
+    return replace(found, asked=asked, corrected=corrected)
 
 
-def _join_parts(sessions: Sequence[Session]) -> Iterator[Session]:
-    """Yield each session once, with its parts joined: one that was resumed or copied is stored in several."""
-    parts: dict[tuple[str, str], list[Session]] = {}
-    for session in sessions:
-        parts.setdefault(_name_session(session), []).append(session)
-    for same in parts.values():
-        same.sort(key=lambda part: next((turn.at for turn in part.turns if turn.at), ""))
-        yield same[0] if len(same) == 1 else replace(same[0], turns=tuple(turn for part in same for turn in part.turns))
+def find_recurring_requests(sessions: Iterable[Session]) -> tuple[Recurring, ...]:
+    """Return the requests made in several of these sessions, the most frequent first; parts of one are neighbours."""
+    joined = ((parts[0], [turn for part in parts for turn in part.turns]) for parts in _join_parts(sessions))
+    return _find_recurring_requests([prompt for first, turns in joined for prompt in _read_prompts(first, turns)])
 
 
-def _read_prompts(session: Session) -> Iterator[_Prompt]:
+def _join_parts(sessions: Iterable[Session]) -> Iterator[list[Session]]:
+    """Yield the parts of each session in order: one that was resumed or copied is stored in several."""
+    for _, same in itertools.groupby(sessions, _name_session):
+        yield sorted(same, key=lambda part: next((turn.at for turn in part.turns if turn.at), ""))
+
+
+def _read_prompts(session: Session, turns: Iterable[Turn]) -> list[_Prompt]:
+    """Return what is kept of the prompts in ``turns``, those of all parts of a session."""
     found: list[_Prompt] = []
     answer = asked = ""
-    for turn in session.turns:
+    name = _name_session(session)
+    for turn in turns:
         if not turn.kind.weak:
-            prompt = _Prompt(session=session, turn=turn, answer=answer, asked=asked)
-            if prompt.is_correction and found:
-                found[-1] = replace(found[-1], correction=prompt.build_correction())
-            elif not prompt.is_correction and has_content(turn.prompt):
-                asked = turn.prompt
-            found.append(prompt)
+            said = _build_sighting(session, turn)
+            asks: tuple[Ask, ...] = ()
+            correction = None
+            if turn.feedback is Feedback.CORRECTION:
+                correction = Correction(said=said, asked=quote(asked), cause=turn.cause)
+                if found and found[-1].feedback is not Feedback.CORRECTION:
+                    found[-1] = replace(found[-1], correction=correction)
+            else:
+                asks = read_asks(turn, answer)
+                asked = turn.prompt if has_content(turn.prompt) else asked
+            found.append(_Prompt(session=name, said=said, feedback=turn.feedback, asks=asks, correction=correction))
         answer = turn.final or answer
-    yield from found
+    return found
 
 
 def _find_recurring_requests(prompts: Sequence[_Prompt]) -> tuple[Recurring, ...]:
     """Return the requests made in several sessions; requests that always come in the same prompts are one finding."""
-    asked = [(ask, prompt) for prompt in prompts for ask in read_asks(prompt.turn, prompt.answer)]
+    asked = [(ask, prompt) for prompt in prompts for ask in prompt.asks]
     groups: dict[int, dict[int, _Prompt]] = {}
     for number, (_, prompt) in zip(group_asks([ask for ask, _ in asked]), asked, strict=True):
         groups.setdefault(number, {})[id(prompt)] = prompt
-    recurring = [
-        group for group in groups.values() if len({_name_session(prompt.session) for prompt in group.values()}) > 1
-    ]
+    recurring = [group for group in groups.values() if len({prompt.session for prompt in group.values()}) > 1]
     return _keep_recurring(
         _build_recurring(
-            [_build_sighting(prompt.session, prompt.turn) for prompt in group.values()],
+            [prompt.said for prompt in group.values()],
             [prompt.correction for prompt in group.values() if prompt.correction],
         )
         for group in _drop_parts(recurring)
@@ -240,7 +259,7 @@ def _build_sighting(session: Session, turn: Turn) -> Sighting:
         source=session.source,
         session_id=session.session_id,
         cwd=session.cwd,
-        day=_read_day(turn.at) or _read_day(session.started_at),
+        day=sys.intern(_read_day(turn.at) or _read_day(session.started_at)),
         words=quote(turn.prompt),
     )
 

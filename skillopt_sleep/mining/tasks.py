@@ -7,6 +7,7 @@ group when they are less similar, so that both go to the same split and none giv
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from skillopt_sleep.mining.commands import find_checks
 from skillopt_sleep.mining.episodes import Episode, find_obstacle, split_episodes
 from skillopt_sleep.model.lexicon import strip_pasted
-from skillopt_sleep.model.near_duplicates import group_near_duplicates, group_recurrences, terms
+from skillopt_sleep.model.near_duplicates import READ, group_near_duplicates, group_recurrences, terms
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.task import ExactReference, Origin, Outcome, Reference, RubricReference, TaskRecord
@@ -209,12 +210,34 @@ def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mi
     return Mined(tasks=merge_tasks((), tasks), refused=tuple(refused), found=len(tasks))
 
 
+def count_requests(sessions: Iterable[Session]) -> tuple[int, int]:
+    """Return of how many requests ``mine_heuristic`` would make tasks, and how many groups of near-duplicates they are.
+
+    Of each session only the requests are kept in memory.
+    """
+    found = [
+        (_rank_evidence(episode), strip_pasted(episode.request.prompt)[:READ])
+        for session in sessions
+        for episode in split_episodes(session)
+        if not find_obstacle(episode)
+    ]
+    best: dict[int, tuple[Evidence, str]] = {}
+    for number, item in zip(group_recurrences([words for _, words in found]), found, strict=True):
+        best[number] = max(best.get(number, item), item, key=itemgetter(0))
+    return len(best), len(set(group_near_duplicates([words for _, words in best.values()])))
+
+
+Evidence = tuple[bool, bool, bool]
+
+
+def _rank_evidence(episode: Episode) -> Evidence:
+    """Return a key that sorts by what tells good answers: corrections first, then an approval, then any answer."""
+    return bool(episode.corrections), episode.approved, bool(episode.accepted)
+
+
 def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
     """Return one task for all occurrences of a request; its reference comes from one with corrections, if any."""
-    best = max(
-        recurrences,
-        key=lambda item: (bool(item.episode.corrections), item.episode.approved, bool(item.episode.accepted)),
-    )
+    best = max(recurrences, key=lambda item: _rank_evidence(item.episode))
     ordered = [best, *(item for item in recurrences if item is not best)]
     episode, request = best.episode, best.episode.request
     requests = [(item.session, item.episode.request) for item in recurrences]

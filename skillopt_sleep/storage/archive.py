@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,8 @@ MOST_MARKS = 32
 """Maximum number of session files, those that changed last, for which a mark is stored: the place from which only what
 was added has to be read. Marks take up to 0.5 % of the size of these files.
 """
+BATCH = 200
+"""Number of sessions that are read from the database at once, so that an archive of any size fits into memory."""
 CONTEXT_TURNS = 2
 """Turns shown before the first turn that is not mined yet: a correction says little without what it corrects."""
 
@@ -209,15 +211,33 @@ class SessionInbox:
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
         return self._decode(rows[0]["data"])
 
-    def everything(self) -> tuple[Session, ...]:
-        """Return all archived sessions, the oldest first."""
+    def everything(
+        self, is_wanted: Callable[[str, str, str], bool] = lambda *_: True, *, newest: int = 0
+    ) -> Iterator[Session]:
+        """Yield the archived sessions, the oldest first, and the parts of a resumed or copied session together.
+
+        Only those are read for whose (source, folder, git remote) ``is_wanted`` returns True, and with ``newest`` only
+        that many of these, the last ones. A few are in memory at a time.
+        """
         labels: dict[str, dict[str, FeedbackLabel]] = {}
         for row in self._database.rows("SELECT data FROM feedback_labels"):
             label = decode_json(row["data"], FeedbackLabel)
             labels.setdefault(label.source, {})[label.turn] = label
-        rows = self._database.rows("SELECT data FROM sessions ORDER BY ended_at, path")
-        sessions = (decode_json(row["data"], Session) for row in rows)
-        return tuple(apply_labels(session, labels.get(session.source, {})) for session in sessions)
+        listed = self._database.iterate(
+            "SELECT sessions.rowid AS number, source, cwd, MIN(ended_at)"
+            f" OVER (PARTITION BY source, CASE session_id WHEN '' THEN path ELSE session_id END) AS begun, {_REMOTE}"
+            " ORDER BY begun, source, session_id, ended_at, path"
+        )
+        numbers = [row["number"] for row in listed if is_wanted(row["source"], row["cwd"], row["remote"])][-newest:]
+        for begin in range(0, len(numbers), BATCH):
+            rows = self._database.rows(
+                "SELECT data FROM json_each(?) AS wanted CROSS JOIN sessions ON sessions.rowid = wanted.value"
+                " ORDER BY wanted.key",
+                (msgspec.json.encode(numbers[begin : begin + BATCH]).decode(),),
+            )
+            for row in rows:
+                session = decode_json(row["data"], Session)
+                yield apply_labels(session, labels.get(session.source, {}))
 
     def find_labels(self, source: str, turns: Sequence[str]) -> Mapping[str, FeedbackLabel]:
         """Return the labels, such as "correction", that a model gave to some of these turns, by turn id."""
@@ -240,21 +260,25 @@ class SessionInbox:
                 [(label.source, label.turn) for label in labels if label.feedback is Feedback.CORRECTION],
             )
 
-    def load_insights(self, scope: str, source: str, state: str) -> bytes | None:
-        """Return what ``keep_insights`` stored; None when it is damaged, or deleted because a session changed."""
+    def load_insights(self, scope: str, source: str, state: str, *, whole: bool) -> bytes | None:
+        """Return what ``keep_insights`` stored, in short or ``whole``; None when it is damaged, or gone.
+
+        It is deleted as soon as a session changes.
+        """
         rows = self._database.rows(
             "SELECT data FROM insights WHERE scope = ? AND source = ? AND state = ?", (scope, source, state)
         )
         with suppress(zlib.error):
-            return zlib.decompress(rows[0]["data"]) if rows else None
+            reader = zlib.decompressobj()
+            short = reader.decompress(rows[0]["data"]) if rows else None
+            return zlib.decompress(reader.unused_data) if rows and whole else short
         return None
 
-    def keep_insights(self, scope: str, source: str, state: str, data: bytes) -> None:
+    def keep_insights(self, scope: str, source: str, state: str, short: bytes, whole: bytes) -> None:
         """Store the insights of a project ("" for all); ``state`` identifies what they rest on besides sessions."""
+        data = zlib.compress(short, 1) + zlib.compress(whole, 1)
         with self._database.transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO insights VALUES (?, ?, ?, ?)", (scope, source, state, zlib.compress(data, 1))
-            )
+            connection.execute("INSERT OR REPLACE INTO insights VALUES (?, ?, ?, ?)", (scope, source, state, data))
 
     def _decode(self, data: bytes) -> Session:
         """Return an archived session in which the labels that a model gave to turns replace the program's own."""

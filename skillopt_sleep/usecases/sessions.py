@@ -45,12 +45,11 @@ def file_sessions(workspace: Workspace) -> Filed:
 
 def select_in_scope(workspace: Workspace, sessions: Iterable[Session]) -> tuple[Session, ...]:
     """Return the sessions of this project (any with the scope ``all``) and of the agent that the settings may name."""
-    holds = workspace.project_scope.holds
-    return tuple(
-        session
-        for session in sessions
-        if _is_asked_for(workspace, session.source) and holds(session.cwd, session.remote)
-    )
+    return tuple(item for item in sessions if _is_in_scope(workspace, item.source, item.cwd, item.remote))
+
+
+def _is_in_scope(workspace: Workspace, source: str, cwd: str, remote: str) -> bool:
+    return _is_asked_for(workspace, source) and workspace.project_scope.holds(cwd, remote)
 
 
 def _is_asked_for(workspace: Workspace, source: str) -> bool:
@@ -67,9 +66,9 @@ def count_left_out(workspace: Workspace) -> Counter[Place]:
     return left_out
 
 
-def load_archived(workspace: Workspace) -> tuple[Session, ...]:
-    """Return every archived session of this project, or of all projects with the scope ``all``."""
-    return select_in_scope(workspace, workspace.inbox.everything())
+def load_archived(workspace: Workspace, *, newest: int = 0) -> Iterator[Session]:
+    """Yield the archived sessions of this project, or of all with the scope ``all``, as ``Inbox.everything`` does."""
+    return workspace.inbox.everything(partial(_is_in_scope, workspace), newest=newest)
 
 
 def load_waiting(workspace: Workspace) -> tuple[Session, ...]:
@@ -86,10 +85,11 @@ def count_waiting(workspace: Workspace) -> int:
     return sum(sessions for (cwd, remote), sessions in waiting.items() if holds(cwd, remote))
 
 
-def collect_insights(workspace: Workspace) -> Insights:
+def collect_insights(workspace: Workspace, *, whole: bool = True) -> Insights:
     """Return what the sessions show without a model: recurring requests and corrections. Writes nothing.
 
-    What a night has stored is returned as long as no session has changed since.
+    What a night has stored is returned as long as no session has changed since; unless ``whole``, it may have only the
+    latest sighting of what recurs (``shorten_insights``).
     """
     from skillopt_sleep.mining.insights import Insights
 
@@ -98,7 +98,8 @@ def collect_insights(workspace: Workspace) -> Insights:
         looking = workspace.make_dry_run()
         file_sessions(looking)
         return _find_insights(looking)
-    stored = looking.inbox.load_insights(workspace.scope, workspace.settings.source, _name_state(looking))
+    where = workspace.scope, workspace.settings.source, _name_state(looking)
+    stored = looking.inbox.load_insights(*where, whole=whole)
     with suppress(msgspec.DecodeError):
         return msgspec.json.decode(stored or b"", type=Insights)
     return _find_insights(looking)
@@ -106,17 +107,21 @@ def collect_insights(workspace: Workspace) -> Insights:
 
 def keep_insights(workspace: Workspace) -> None:
     """Store the insights unless they are stored, so that ``collect_insights`` need not read the whole archive."""
+    from skillopt_sleep.mining.insights import shorten_insights
+
     where = workspace.scope, workspace.settings.source, _name_state(workspace)
-    if workspace.inbox.load_insights(*where) is None:
-        workspace.inbox.keep_insights(*where, msgspec.json.encode(_find_insights(workspace)))
+    if workspace.inbox.load_insights(*where, whole=False) is None:
+        found = _find_insights(workspace)
+        short = msgspec.json.encode(shorten_insights(found))
+        workspace.inbox.keep_insights(*where, short, msgspec.json.encode(found))
 
 
 def _find_insights(workspace: Workspace) -> Insights:
     from skillopt_sleep.mining.insights import find_insights
-    from skillopt_sleep.mining.tasks import mine_heuristic
+    from skillopt_sleep.mining.tasks import count_requests
 
-    sessions = load_archived(workspace)
-    found = find_insights(sessions, mine_heuristic(sessions).tasks)
+    tasks, groups = count_requests(load_archived(workspace))
+    found = find_insights(load_archived(workspace), tasks=tasks, groups=groups)
     left_out = count_left_out(workspace)
     return replace(found, out_of_scope=left_out[Place.OTHER], unplaced=left_out[Place.UNKNOWN])
 

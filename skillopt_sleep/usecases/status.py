@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -110,8 +110,8 @@ def write_pages(workspace: Workspace, wanted: str | None = None, *, trouble: str
     project = str(workspace.project)
     shell = workspace.find_shell(anywhere=True)
     reports = workspace.journal.reports(project)
-    sessions, live = load_archived(workspace), list_live_adoptions(workspace)
-    asked, statuses = _list_asked(sessions[-RECENT:]), _list_statuses(workspace)
+    live = list_live_adoptions(workspace)
+    asked, statuses = _list_asked(load_archived(workspace, newest=RECENT)), _list_statuses(workspace)
     since = {edit.id: adoption.adopted_at for adoption in live for edit in adoption.edits}
     for number, report in enumerate(reports):
         page, status = get_night_folder(project, report.night) / PAGE, statuses.get(report.night, "")
@@ -130,7 +130,7 @@ def write_pages(workspace: Workspace, wanted: str | None = None, *, trouble: str
     history = describe_history(
         project,
         reports,
-        sessions,
+        load_archived(workspace),
         _list_live_rules(live, project),
         account=workspace.trials.account(project),
         asked=asked,
@@ -207,7 +207,7 @@ def _list_statuses(workspace: Workspace) -> dict[str, str]:
     }
 
 
-def _list_asked(sessions: Sequence[Session]) -> tuple[Asked, ...]:
+def _list_asked(sessions: Iterable[Session]) -> tuple[Asked, ...]:
     """Return the requests that the user made in several sessions, the most frequent first."""
     from skillopt_sleep.mining.insights import find_recurring_requests
     from skillopt_sleep.reports.formatting import plain

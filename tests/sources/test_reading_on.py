@@ -47,7 +47,7 @@ class Archived:
         self.path.write_bytes(b"".join(line + b"\n" for line in lines))
         read = partial(read_files, redactor=Redactor())
         found = file_sessions([self.source], self.inbox, read)
-        return self.inbox.everything(), found.skipped
+        return tuple(self.inbox.everything()), found.skipped
 
 
 @pytest.fixture(autouse=True)

@@ -56,7 +56,7 @@ def test_session_that_grew_is_filed_with_its_new_turns(database):
     inbox = SessionInbox(database)
     assert ids(inbox.file("claude", file(10), session("1", "2"))) == ["1", "2"]
     assert ids(inbox.file("claude", file(20), session("1", "2", "3"))) == ["3"]
-    assert ids(inbox.everything()[0]) == ["1", "2", "3"]
+    assert ids(next(inbox.everything())) == ["1", "2", "3"]
     assert inbox.file("claude", file(21), session("1", "2", "3")) is None
 
 
@@ -74,7 +74,7 @@ def test_shortened_file_loses_nothing_archived(database):
     inbox = SessionInbox(database)
     inbox.file("claude", file(10), session("1", "2"))
     inbox.file("claude", file(5), session("3"))
-    assert ids(inbox.everything()[0]) == ["1", "2", "3"]
+    assert ids(next(inbox.everything())) == ["1", "2", "3"]
 
 
 def test_answer_that_was_still_coming_is_completed(database):
@@ -84,7 +84,7 @@ def test_answer_that_was_still_coming_is_completed(database):
     done = session("1")
     done = replace(done, turns=(replace(done.turns[0], final="the answer"),))
     assert inbox.file("claude", file(20), done) is None
-    assert inbox.everything()[0].turns[0].final == "the answer"
+    assert next(inbox.everything()).turns[0].final == "the answer"
 
 
 def test_session_waits_until_its_mining_is_committed(database):
@@ -132,8 +132,8 @@ def test_rehearsal_leaves_no_trace(tmp_path):
     SessionInbox(Database(path)).file("claude", file(10), session("1"))
     copy = SessionInbox(Database(path, as_copy=True))
     copy.file("claude", file(20), session("1", "2"))
-    assert ids(copy.everything()[0]) == ["1", "2"]
-    assert ids(SessionInbox(Database(path)).everything()[0]) == ["1"]
+    assert ids(next(copy.everything())) == ["1", "2"]
+    assert ids(next(SessionInbox(Database(path)).everything())) == ["1"]
 
 
 @pytest.mark.parametrize("content", [b"not a database at all, far from it" * 50], ids=["garbage"])
@@ -177,8 +177,20 @@ def test_label_of_a_model_is_kept_and_carried(database):
     assert inbox.find_labels("claude", ["1", "2"]) == {"2": label}
     assert inbox.find_labels("codex", ["2"]) == {}
     inbox.file("claude", file(20), session("1", "2", "3"))
-    loaded = inbox.everything()[0], inbox.load_whole(inbox.waiting()[0]), inbox.load(inbox.waiting()[0])
+    loaded = next(inbox.everything()), inbox.load_whole(inbox.waiting()[0]), inbox.load(inbox.waiting()[0])
     for found in loaded:
         assert [turn.feedback for turn in found.turns] == [Feedback.NEITHER, Feedback.CORRECTION, Feedback.NEITHER]
         assert found.turns[1].cause == "c"
     assert [due["path"] for due in database.rows("SELECT path FROM steps_due")] == ["/s/a.jsonl"]
+
+
+def test_parts_of_a_session_are_read_together(database):
+    """A session that was resumed later comes whole where it began; only wanted sessions are read, or the newest."""
+    inbox = SessionInbox(database)
+    hours = {"/s/a.jsonl": ("a", "10"), "/s/b.jsonl": ("b", "11"), "/s/c.jsonl": ("a", "12"), "/s/d.jsonl": ("d", "13")}
+    for number, (path, (name, hour)) in enumerate(hours.items()):
+        at = f"2026-03-01T{hour}:00:00Z"
+        inbox.file("claude", file(1, path), replace(session(f"{number}", path=path), session_id=name, ended_at=at))
+    assert [item.path for item in inbox.everything()] == ["/s/a.jsonl", "/s/c.jsonl", "/s/b.jsonl", "/s/d.jsonl"]
+    assert [item.path for item in inbox.everything(newest=2)] == ["/s/b.jsonl", "/s/d.jsonl"]
+    assert not list(inbox.everything(lambda _source, cwd, _remote: cwd != "/work/shop"))

@@ -9,6 +9,7 @@ import pytest
 
 from skillopt_sleep.mining.insights import Insights
 from skillopt_sleep.model.session import Feedback, FeedbackLabel
+from skillopt_sleep.reports.insights import describe_insights
 from skillopt_sleep.usecases import sessions
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
@@ -27,7 +28,7 @@ def mira(tmp_path):
     workspace = person.workspace()
     file_sessions(workspace)
     keep_insights(workspace)
-    replace_stored(workspace, zlib.compress(msgspec.json.encode(STORED)))
+    replace_stored(workspace, 2 * zlib.compress(msgspec.json.encode(STORED)))
     return person
 
 
@@ -45,6 +46,18 @@ def test_a_night_stores_what_insights_show(tmp_path):
     assert collect_insights(person.workspace()) == computed
 
 
+def test_short_insights_make_the_same_page(tmp_path):
+    """The page without ``--all`` is the same, although less is read from the database."""
+    person = make_person(tmp_path / "nora", tasks_per_rule=4)
+    file_sessions(person.workspace())
+    keep_insights(person.workspace())
+    short, whole = (collect_insights(person.workspace(), whole=whole) for whole in (False, True))
+    assert describe_insights(short) == describe_insights(whole)
+    assert (
+        max(len(item.sightings) for item in whole.corrected) > 1 == max(len(item.sightings) for item in short.corrected)
+    )
+
+
 def test_stored_insights_are_shown(mira):
     """Nothing has changed, so nothing is read again."""
     assert collect_insights(mira.workspace()) == STORED
@@ -56,7 +69,7 @@ def add_session_file(person, _workspace, _monkeypatch):
 
 
 def label_prompt(_person, workspace, _monkeypatch):
-    turn = workspace.inbox.everything()[0].turns[0]
+    turn = next(workspace.inbox.everything()).turns[0]
     workspace.inbox.keep_labels([FeedbackLabel(source="claude", turn=turn.id, feedback=Feedback.APPROVAL)])
 
 

@@ -22,7 +22,7 @@ def mira(tmp_path):
 
 def kept(person):
     """The sessions in the database on disk, as a new process reads them."""
-    return len(person.workspace().inbox.everything())
+    return len(list(person.workspace().inbox.everything()))
 
 
 @pytest.mark.parametrize("look", [collect_insights, forecast_night])
@@ -48,7 +48,7 @@ def test_dry_run_writes_nothing_whatever_is_called(mira):
     workspace = dataclasses.replace(mira.workspace(), dry_run=True)
     file_sessions(workspace)
     plan_night(workspace)
-    assert workspace.inbox.everything()
+    assert list(workspace.inbox.everything())
     assert read_status(workspace).waiting
     assert not mira.data.exists()
 
