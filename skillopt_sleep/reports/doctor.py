@@ -127,6 +127,7 @@ def _list_facts(report: DoctorReport, *, everything: bool) -> Iterator[tuple[str
     """Yield (label, line) on what a night reads, asks, sends, changes and may spend; only a first line has a label."""
     caps, pools = report.caps, report.rehearsal.pools
     receivers = dict.fromkeys((health.backend, health.sees) for health in report.backends)
+    least, most = report.rehearsal.range
     tasks = f"{len(pools.train)} to learn from, {len(pools.val)} to test on"
     rows: list[tuple[str, list[Cell]]] = [
         ("version", [f"{report.version}, Python {report.python}; data in {plain(report.data_dir)}"]),
@@ -136,7 +137,7 @@ def _list_facts(report: DoctorReport, *, everything: bool) -> Iterator[tuple[str
         ("sends", [f"quotes of your sessions, without secrets, to {plain(sees)}" for _, sees in receivers]),
         ("changes", list(_list_files(report))),
         ("stops at", [f"{caps.calls:,} calls, {caps.tokens:,} tokens, {caps.usd:.2f} USD or {caps.minutes:g} minutes"]),
-        ("tonight", [f"about {number(report.rehearsal.usual_calls, 'call')}; {tasks}"]),
+        ("tonight", [f"{number(least)} to {number(most, 'call')}; {tasks}"]),
     ]
     for label, cells in rows:
         yield from ((label if line == 0 else "", cell) for line, cell in enumerate(cells))

@@ -58,6 +58,8 @@ def test_doctor_says_what_a_night_would_do(cli, mira, claude):
     assert found["problems"] == []
     page = cli("doctor", *mira.places).out
     assert all(words in page for words in ("2.1.197", str(mira.project), "120", "30 prompts"))
+    capped = cli("doctor", *mira.places, "--max-calls=5").out
+    assert "3 to 5 calls" in capped  # no more than the cap that the line above names
 
 
 def test_doctor_of_a_backend_that_cannot_be_used(cli, mira, claude):
