@@ -98,12 +98,13 @@ def _read_all_structs() -> None:
     kinds = msgspec.Struct.__subclasses__()
     for kind in kinds:
         kinds += kind.__subclasses__()
-        with suppress(NameError, TypeError):  # one that cannot be decoded
-            _read_struct(kind)
+        _read_struct(kind)
 
 
-_read_struct = cache(msgspec.json.Decoder)
-"""Once for each struct: all of them take milliseconds, which every batch of calls would pay."""
+@cache  # all of them take milliseconds, which every batch of calls would pay
+def _read_struct(kind: type[msgspec.Struct]) -> None:
+    with suppress(NameError, TypeError):  # one that cannot be decoded
+        msgspec.json.Decoder(kind)
 
 
 def read_free_memory() -> int:

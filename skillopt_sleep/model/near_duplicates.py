@@ -101,6 +101,7 @@ def terms(text: str) -> Mapping[str, float]:
     return dict(itertools.islice(meant.items(), most)) if meant else dict.fromkeys(_words(read)[:most], 1.0)
 
 
+@functools.lru_cache(maxsize=1024)  # a night looks at the same texts from many sides
 def all_terms(text: str, ignored: frozenset[str] = frozenset()) -> Mapping[str, float]:
     """Return each term (word without ending, synonyms merged) of a text and its weight, except ``ignored`` words."""
     meant = dict.fromkeys(_term(word) for word in _words(text, _signs) if word not in STOPWORDS and word not in ignored)

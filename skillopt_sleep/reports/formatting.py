@@ -101,6 +101,8 @@ def drop_unprintable(text: str) -> str:
 
 
 def _printable(text: str) -> str:
+    if text.isprintable():  # nearly every text, and much quicker to see than to go through
+        return text
     text = _CSI.sub("", text)
     return "".join(c if c.isprintable() or c in _JOINERS else " " if c.isspace() else "" for c in text)
 
