@@ -172,6 +172,9 @@ _SHELL_FLAGS = re.compile(r"-\w*[cC](?:ommand)?")
 _STATUS = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,9})\s*?$", re.MULTILINE)
 _STILL_RUNS = re.compile(r"^Process running with session ID (\d{1,9})", re.MULTILINE)
 _OUTPUT = "\nOutput:"
+_OUTPUT_IN_JSON = rb"\nOutput:"
+_HEADER = 512
+"""Bytes of a result that are searched for the end of what Codex wrote above the output; usually it takes 150."""
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 _SCRIPTED = re.compile(r"\bcmd\s*:\s*(\"(?:[^\"\\]|\\.)*\")")
 
@@ -243,8 +246,11 @@ def find_commands_in_script(script: str) -> list[str]:
 
 
 def read_command_result(output: Raw) -> CommandResult:
-    """Return how a command ended, as Codex wrote it above the command's own output, which is not searched."""
-    text = read_text(output)
+    """Return how a command ended, as Codex wrote it above the command's own output, which is not decoded."""
+    beginning = bytes(memoryview(output)[:_HEADER])
+    end = beginning.find(_OUTPUT_IN_JSON)
+    is_header = end > 0 and beginning[:1] == b'"' and beginning[end - 1 : end] != b"\\"
+    text = read_text(Raw(beginning[:end] + b'"')) if is_header else read_text(output)
     if text.startswith("{"):
         try:
             metadata = _decode_old_result(text).metadata
