@@ -64,6 +64,18 @@ class ReadsOn(Protocol):
         """
 
 
+class ReadFiles(Protocol):
+    """A function that reads session files of one agent, in the given order."""
+
+    def __call__(
+        self, source: Source, files: Sequence[SessionFile], /
+    ) -> Iterator[tuple[Session | None, Sequence[Skip], bytes]]:
+        """Yield for each file its session, the parts that could not be read, and the mark from which to read on later.
+
+        The session is redacted, and None for a file that holds no session.
+        """
+
+
 @runtime_checkable
 class ReadsSteps(Protocol):
     """A source that can also read what the agent did (its steps); sessions of other sources have no steps."""

@@ -143,6 +143,18 @@ class Skip(Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
+class Filed(Struct, frozen=True, kw_only=True):
+    """The result of storing the changed session files."""
+
+    seen: int = 0
+    """The number of files listed."""
+    read: int = 0
+    """The number of files opened."""
+    new: tuple[Session, ...] = ()
+    """A session for every changed file, with only the turns that had not been seen before."""
+    skipped: tuple[Skip, ...] = ()
+
+
 class SessionKey(Struct, frozen=True, kw_only=True):
     """A session that waits for a night, and the first and last of its turns that no night has used yet."""
 

@@ -5,32 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import dropwhile
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.diagnostics import Counts, NightReport
-from skillopt_sleep.model.ports import Source
-from skillopt_sleep.model.session import Feedback, Place, Session, SessionFile, SessionKey, Skip, Turn, list_typed
-from skillopt_sleep.storage.archive import SessionInbox
+from skillopt_sleep.model.ports import ReadFiles, Source
+from skillopt_sleep.model.session import Feedback, Place, Session, SessionKey, Skip, Turn, list_typed
+from skillopt_sleep.storage.archive import SessionInbox, file_sessions
 
 RECENT = 20
 """How many of the latest sessions with an agent are counted to find the model that the user mostly works with."""
-FILES_PER_COMMIT = 200
-"""The number of session files stored in one transaction; an interrupted harvest resumes after the last one stored."""
-
-
-class ReadFiles(Protocol):
-    """A function that reads session files of one agent, in the given order."""
-
-    def __call__(
-        self, source: Source, files: Sequence[SessionFile], /
-    ) -> Iterator[tuple[Session | None, Sequence[Skip], bytes]]:
-        """Yield for each file its session, the parts that could not be read, and the mark from which to read on later.
-
-        The session is redacted, and None for a file that holds no session.
-        """
 
 
 class Window(Struct, frozen=True, kw_only=True):
@@ -41,18 +26,6 @@ class Window(Struct, frozen=True, kw_only=True):
     since: str = ""
     """Sessions that ended before this time (ISO 8601) are not mined; "" for no limit."""
     max_sessions: int = 40
-
-
-class Filed(Struct, frozen=True, kw_only=True):
-    """The result of storing the changed session files."""
-
-    seen: int = 0
-    """The number of files listed."""
-    read: int = 0
-    """The number of files opened."""
-    new: tuple[Session, ...] = ()
-    """A session for every changed file, with only the turns that had not been seen before."""
-    skipped: tuple[Skip, ...] = ()
 
 
 class Harvested(Struct, frozen=True, kw_only=True):
@@ -131,30 +104,3 @@ def _list_recent(inbox: SessionInbox, place: Callable[[str, str], Place]) -> tup
 def _list_waiting_turns(session: Session, key: SessionKey) -> Iterator[Turn]:
     """Yield the turns not yet mined, without the earlier ones that were loaded as their context."""
     return dropwhile(lambda turn: turn.id != key.first_turn, session.turns)
-
-
-def file_sessions(sources: Sequence[Source], inbox: SessionInbox, read: ReadFiles) -> Filed:
-    """Read every session file that has changed since it was last stored, and store its new turns in the inbox."""
-    skipped: list[Skip] = []
-    new: list[Session] = []
-    seen = opened = 0
-    for source in sources:
-        changed: list[SessionFile] = []
-        for file in source.files(skipped.append):
-            seen += 1
-            if not inbox.unchanged(source.name, file):
-                changed.append(inbox.recall(source.name, file))
-        opened += len(changed)
-        results = read(source, changed)
-        for start in range(0, len(changed), FILES_PER_COMMIT):
-            with inbox.filing():
-                for file, (session, skips, mark) in zip(
-                    changed[start : start + FILES_PER_COMMIT], results, strict=False
-                ):
-                    skipped += skips
-                    if any(skip.line == 0 for skip in skips):
-                        continue  # not remembered, so the next harvest tries the file again
-                    filed = inbox.file(source.name, replace(file, mark=mark), session)
-                    if filed is not None:
-                        new.append(filed)
-    return Filed(seen=seen, read=opened, new=tuple(new), skipped=tuple(skipped))

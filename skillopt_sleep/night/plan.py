@@ -22,13 +22,13 @@ from skillopt_sleep.mining.references import ProofStore
 from skillopt_sleep.model.call import Caps
 from skillopt_sleep.model.document import Candidate, DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit
-from skillopt_sleep.model.ports import Ledger, Source
+from skillopt_sleep.model.ports import Ledger, ReadFiles, Source
 from skillopt_sleep.model.rollout import GateMetric
 from skillopt_sleep.model.rules import Landing, MemoryBounds
 from skillopt_sleep.model.session import Conversation, Place
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.night.harvest import Harvested, ReadFiles, Window
+from skillopt_sleep.night.harvest import Harvested, Window
 from skillopt_sleep.night.pools import SplitPlan
 from skillopt_sleep.optimizer.replay import Manner
 from skillopt_sleep.storage.archive import Past

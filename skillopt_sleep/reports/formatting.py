@@ -11,14 +11,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.diagnostics import NightReport
 from skillopt_sleep.model.call import Caps, Spend, find_range
 from skillopt_sleep.model.text import excerpt
+
+if TYPE_CHECKING:
+    from skillopt_sleep.diagnostics import NightReport
 
 DOCUMENTS = {"skill": "skill", "memory": "memory file"}
 """The name of each kind of document as reports show it."""

@@ -14,7 +14,6 @@ import msgspec
 from skillopt_sleep.diagnostics import NightState
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.scheduling.due import REMEMBERED, Attempt, DaemonState, Schedule
-from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.database import Database, convert_value
 from skillopt_sleep.storage.files import remove, write_atomic
 
@@ -84,7 +83,7 @@ class AttemptStore:
         if isinstance(self._database, Database):
             yield self._database
             return
-        with closing(Database(self._database, extra_schema=staging.SCHEMA)) as database:
+        with closing(Database(self._database)) as database:
             yield database
 
     def known(self, projects: tuple[str, ...]) -> Mapping[tuple[str, str], Attempt]:

@@ -18,7 +18,6 @@ from skillopt_sleep import __version__
 from skillopt_sleep.model.session import Conversation, PromptKind, Session, SessionFile, Skip, is_own_run
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.sources import claude_records as records
-from skillopt_sleep.sources.claude_steps import StepsReader
 from skillopt_sleep.sources.files import Mark, decode_mark, is_packed, list_session_files, read_lines
 from skillopt_sleep.sources.turns import Draft, TurnLog
 
@@ -78,6 +77,8 @@ class ClaudeSource:
 
     def read_steps(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Conversation | None:
         """Return the agent's steps in a session file, or None when ``read`` returns None."""
+        from skillopt_sleep.sources.claude_steps import StepsReader  # noqa: PLC0415  few sessions' steps are read
+
         reader = StepsReader(SessionReader(file.path, frozenset(self.headless)))
         read_lines(file.path, reader.take, skipped, number=reader.number)
         return reader.conversation()

@@ -27,7 +27,6 @@ from skillopt_sleep.model.session import (
 )
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.sources import codex_records as records
-from skillopt_sleep.sources.codex_steps import StepsReader
 from skillopt_sleep.sources.files import list_session_files, read_lines
 from skillopt_sleep.sources.turns import TurnLog
 
@@ -95,6 +94,8 @@ class CodexSource:
 
     def read_steps(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Conversation | None:
         """Return the agent's steps in a session file, or None when ``read`` returns None."""
+        from skillopt_sleep.sources.codex_steps import StepsReader  # noqa: PLC0415  few sessions' steps are read
+
         reader = StepsReader(RolloutReader(file.path))
         read_lines(file.path, reader.take, skipped, number=reader.number)
         return reader.conversation()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 from msgspec import Raw, structs
@@ -27,7 +27,9 @@ from skillopt_sleep.model.session import (
     Turn,
     TurnSteps,
 )
-from skillopt_sleep.sources.feedback import Before, label_feedback
+
+if TYPE_CHECKING:
+    from skillopt_sleep.sources.feedback import Before
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class Draft:
 
     def build(self, before: Before) -> Turn:
         """Return the finished turn, with a label on whether its prompt corrects what the person had seen ``before``."""
+        from skillopt_sleep.sources.feedback import label_feedback  # noqa: PLC0415  most harvests read no file
+
         label = label_feedback(self.prompt, before, self.kind, interrupted=self.interrupted)
         return Turn(
             id=self.id,
@@ -77,7 +81,8 @@ class Draft:
         """Return what the person has seen by the end of this turn, given what they had seen ``before`` it."""
         if not (self.final or self.tools):
             return before if not self.prompt else structs.replace(before, asked=self.prompt)
-        return Before(
+        return structs.replace(
+            before,
             asked=self.prompt or before.asked,
             answer=self.final or before.answer,
             files=tuple(self.files),
@@ -158,6 +163,8 @@ class TurnLog:
 
     def turns(self) -> tuple[Turn, ...]:
         """Return the turns of the session in order."""
+        from skillopt_sleep.sources.feedback import Before  # noqa: PLC0415  most harvests read no file
+
         turns: list[Turn] = []
         before = Before()
         for draft in self.drafts:

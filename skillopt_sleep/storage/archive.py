@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.model.ports import ReadFiles, Source
 from skillopt_sleep.model.session import (
     LARGE,
     Feedback,
     FeedbackLabel,
+    Filed,
     PromptKind,
     Session,
     SessionFile,
     SessionKey,
+    Skip,
     Turn,
     apply_labels,
 )
@@ -207,9 +210,10 @@ class SessionInbox:
         return msgspec.structs.replace(session, turns=session.turns[max(0, first - CONTEXT_TURNS) : last + 1])
 
     def load_whole(self, key: SessionKey) -> Session:
-        """Return a session with every archived turn, mined or not."""
+        """Return a session with every archived turn, mined or not, with the labels that a model gave to turns."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
-        return self._decode(rows[0]["data"])
+        session = decode_json(rows[0]["data"], Session)
+        return apply_labels(session, self.find_labels(session.source, [turn.id for turn in session.turns]))
 
     def everything(
         self, is_wanted: Callable[[str, str, str], bool] = lambda *_: True, *, newest: int = 0
@@ -279,11 +283,6 @@ class SessionInbox:
         data = zlib.compress(short, 1) + zlib.compress(whole, 1)
         with self._database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO insights VALUES (?, ?, ?, ?)", (scope, source, state, data))
-
-    def _decode(self, data: bytes) -> Session:
-        """Return an archived session in which the labels that a model gave to turns replace the program's own."""
-        session = decode_json(data, Session)
-        return apply_labels(session, self.find_labels(session.source, [turn.id for turn in session.turns]))
 
 
 class Past(Struct, frozen=True, kw_only=True):
@@ -355,3 +354,36 @@ class TaskArchive:
                 connection.executemany(
                     "UPDATE tasks SET fresh = 0 WHERE scope = ? AND id = ?", [(scope, id_) for id_ in ids]
                 )
+
+
+# --- filing --------------------------------------------------------------------------------------------------------
+
+FILES_PER_COMMIT = 200
+"""The number of session files stored in one transaction; an interrupted harvest resumes after the last one stored."""
+
+
+def file_sessions(sources: Sequence[Source], inbox: SessionInbox, read: ReadFiles) -> Filed:
+    """Read every session file that has changed since it was last stored, and store its new turns in the inbox."""
+    skipped: list[Skip] = []
+    new: list[Session] = []
+    seen = opened = 0
+    for source in sources:
+        changed: list[SessionFile] = []
+        for file in source.files(skipped.append):
+            seen += 1
+            if not inbox.unchanged(source.name, file):
+                changed.append(inbox.recall(source.name, file))
+        opened += len(changed)
+        results = read(source, changed)
+        for start in range(0, len(changed), FILES_PER_COMMIT):
+            with inbox.filing():
+                for file, (session, skips, mark) in zip(
+                    changed[start : start + FILES_PER_COMMIT], results, strict=False
+                ):
+                    skipped += skips
+                    if any(skip.line == 0 for skip in skips):
+                        continue  # not remembered, so the next harvest tries the file again
+                    filed = inbox.file(source.name, msgspec.structs.replace(file, mark=mark), session)
+                    if filed is not None:
+                        new.append(filed)
+    return Filed(seen=seen, read=opened, new=tuple(new), skipped=tuple(skipped))

@@ -52,9 +52,9 @@ class Database:
     closing. Opening it and every method raise ``DiskError``.
     """
 
-    def __init__(self, path: Path, *, extra_schema: str = "", as_copy: bool = False) -> None:
+    def __init__(self, path: Path, *, as_copy: bool = False) -> None:
         self.path = path
-        self._schema = SCHEMA.read_text(encoding="utf-8") + extra_schema
+        self._schema = SCHEMA.read_text(encoding="utf-8")
         self.tables = tuple(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", self._schema))
         self._lock = threading.RLock()
         self._depth = 0

@@ -155,7 +155,7 @@ def back_up_database(database: Database) -> None:
         raise DiskError(f"cannot copy the database to {target}: {error}") from error
 
 
-def repair_database(path: Path, *, extra_schema: str, now: datetime) -> RepairReport | None:
+def repair_database(path: Path, *, now: datetime) -> RepairReport | None:
     """Repair a damaged database and return a report, or None when there is no damage or no database.
 
     A damaged file is replaced in one step. Raises ``DiskError``.
@@ -165,12 +165,12 @@ def repair_database(path: Path, *, extra_schema: str, now: datetime) -> RepairRe
     if gone and not backup.exists() and (not path.exists() or _is_whole(path)):
         return None
     if not gone and _is_whole(path):
-        found = _repair_entries(path, extra_schema, now)
+        found = _repair_entries(path, now)
         return found if found.mended or found.remade else None
     fresh = path.with_name(f".{path.name}.skillopt-new")
     for leftover in _list_parts(fresh):
         leftover.unlink(missing_ok=True)
-    with closing(Database(fresh, extra_schema=extra_schema)) as database:
+    with closing(Database(fresh)) as database:
         rows, incomplete = _copy_rows(path, database, tables=None) if path.exists() else ({}, ())
         wanted = PAST if any(rows.values()) else tuple(name for name in database.tables if name != "swaps")
         from_copy = sum(_copy_rows(backup, database, tables=wanted)[0].values()) if backup.exists() else 0
@@ -185,14 +185,14 @@ def repair_database(path: Path, *, extra_schema: str, now: datetime) -> RepairRe
         fresh.replace(path)
     except OSError as error:
         raise DiskError(f"cannot move the repaired database from {fresh} to {path}: {error.strerror}") from error
-    found = _repair_entries(path, extra_schema, now)
+    found = _repair_entries(path, now)
     return replace(found, damaged=str(aside), rows=rows, incomplete=incomplete, from_copy=from_copy + found.from_copy)
 
 
-def _repair_entries(path: Path, extra_schema: str, now: datetime) -> RepairReport:
+def _repair_entries(path: Path, now: datetime) -> RepairReport:
     """Make missing tables; replace each damaged row from the backup, or else move it to a file."""
     backup = path.with_name(BACKUP)
-    with closing(Database(path, extra_schema=extra_schema)) as database:
+    with closing(Database(path)) as database:
         remade, copied = _list_missing_tables(database), 0
         if remade:
             database.make_tables()

@@ -134,3 +134,17 @@ CREATE TRIGGER IF NOT EXISTS session_added AFTER INSERT ON sessions BEGIN DELETE
 CREATE TRIGGER IF NOT EXISTS session_changed AFTER UPDATE OF data ON sessions BEGIN DELETE FROM insights; END;
 CREATE TRIGGER IF NOT EXISTS session_forgotten AFTER DELETE ON sessions BEGIN DELETE FROM insights; END;
 CREATE TRIGGER IF NOT EXISTS feedback_labelled AFTER INSERT ON feedback_labels BEGIN DELETE FROM insights; END;
+-- Of an adoption, `edits` is a JSON list of live_files.AdoptedEdit, and `how` in adopted_how is Adoption.how; swaps has a
+-- row for each file that is being changed at this moment.
+CREATE TABLE IF NOT EXISTS proposals (
+    night TEXT PRIMARY KEY, project TEXT NOT NULL, manifest_digest TEXT NOT NULL, manifest BLOB NOT NULL,
+    status TEXT NOT NULL, created TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS adoptions (
+    id INTEGER PRIMARY KEY, night TEXT NOT NULL, project TEXT NOT NULL, path TEXT NOT NULL, kind TEXT NOT NULL,
+    whole INTEGER NOT NULL, before BLOB, after BLOB, edits BLOB NOT NULL, mode INTEGER, folders INTEGER NOT NULL,
+    adopted_at TEXT NOT NULL, reverted_at TEXT
+);
+CREATE INDEX IF NOT EXISTS adoptions_live ON adoptions (path, id) WHERE reverted_at IS NULL;
+CREATE TABLE IF NOT EXISTS adopted_how (adoption INTEGER PRIMARY KEY, how TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS swaps (id INTEGER PRIMARY KEY, what TEXT NOT NULL, swap BLOB NOT NULL);

@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.diagnostics import NightState
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.session import Conversation, Session, list_typed
@@ -207,6 +206,8 @@ def delete_sessions(
     too, so that an unfinished night chooses its sessions anew, and so do the replies of finished nights. Raises
     ``DiskError``.
     """
+    from skillopt_sleep.diagnostics import NightState  # noqa: PLC0415  a harvest forgets nothing
+
     names = {(session.source, session.session_id) for session in sessions}
     with database.transaction(durable=True) as connection:
         connection.executemany(

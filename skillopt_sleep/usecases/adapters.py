@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from skillopt_sleep.agents import find_session_homes, label_of_source, source_of_backend
-from skillopt_sleep.diagnostics import BackendHealth
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.call import Allowance, Caps, Role
-from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.registry import Kind, build, find_fault, names
 
 if TYPE_CHECKING:
+    from skillopt_sleep.diagnostics import BackendHealth
     from skillopt_sleep.model.ports import Backend, Judge, Ledger, Source
+    from skillopt_sleep.night.harvest import Harvested
     from skillopt_sleep.usecases.workspace import Workspace
 
 SIMULATED = "simulated"

@@ -17,7 +17,7 @@ from skillopt_sleep.errors import DiskError, Refused, UsageError
 from skillopt_sleep.model.call import CHARACTERS_PER_TOKEN, Role
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.rules import Landing
-from skillopt_sleep.night.harvest import file_sessions
+from skillopt_sleep.storage.archive import file_sessions
 from skillopt_sleep.storage.files import read_regular
 from skillopt_sleep.storage.live_files import read_baseline
 from skillopt_sleep.usecases.adapters import build_sources, get_night_caps, get_role

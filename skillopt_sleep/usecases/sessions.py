@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from skillopt_sleep import mining, model
 from skillopt_sleep.model.ports import ReadsSteps, Source
-from skillopt_sleep.model.session import Place, Session, SessionFile
+from skillopt_sleep.model.session import Filed, Place, Session, SessionFile
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.night.harvest import Filed
-from skillopt_sleep.night.harvest import file_sessions as file_into
+from skillopt_sleep.storage.archive import file_sessions as file_into
 from skillopt_sleep.usecases.adapters import build_sources
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillopt_sleep.errors import DiskError, SleepError
-from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.atomic_replace import give_up_unfinished, lock_changes
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.files import drop_temporaries, hide_from_git, lock_night
@@ -57,10 +56,10 @@ def repair(workspace: Workspace) -> tuple[RepairReport | None, tuple[str, ...]]:
     with lock_night(workspace.data_dir), lock_changes(workspace.data_dir):
         path = workspace.data_dir / DATABASE
         drop_temporaries(path)
-        found = repair_database(path, extra_schema=staging.SCHEMA, now=workspace.clock.now())
+        found = repair_database(path, now=workspace.clock.now())
         if not path.exists():
             return found, ()
-        with closing(Database(path, extra_schema=staging.SCHEMA)) as database:
+        with closing(Database(path)) as database:
             return found, give_up_unfinished(database)
 
 

@@ -23,18 +23,16 @@ from skillopt_sleep.model.ports import Backend
 from skillopt_sleep.registry import Kind, require
 from skillopt_sleep.reports.formatting import Shell
 from skillopt_sleep.settings import TABLES, Origins, Settings, secrets
-from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.archive import SessionInbox, TaskArchive
 from skillopt_sleep.storage.database import Database
-from skillopt_sleep.storage.journal import NightJournal, Renderers
-from skillopt_sleep.storage.questions import QuestionBox
-from skillopt_sleep.storage.staging import ProposalStaging
 
 if TYPE_CHECKING:
     from skillopt_sleep.diagnostics import NightReport
     from skillopt_sleep.safety.redaction.redactor import Redactor
+    from skillopt_sleep.storage.journal import NightJournal
     from skillopt_sleep.storage.projects import ProjectScope
-    from skillopt_sleep.storage.questions import Approvals
+    from skillopt_sleep.storage.questions import Approvals, QuestionBox
+    from skillopt_sleep.storage.staging import ProposalStaging
     from skillopt_sleep.storage.steps import StepArchive
     from skillopt_sleep.storage.trials import MomentProofs, RejectedEditStore, TrialStore
 
@@ -152,7 +150,7 @@ class Workspace:
         First, live files that a killed adopt or revert left half changed are restored, even in a dry run.
         """
         path = self.data_dir / DATABASE
-        database = Database(path, extra_schema=staging.SCHEMA, as_copy=self.dry_run)
+        database = Database(path, as_copy=self.dry_run)
         if not database.rows("SELECT 1 FROM swaps LIMIT 1"):
             return database
         from skillopt_sleep.storage.atomic_replace import undo_unfinished
@@ -161,9 +159,9 @@ class Workspace:
             undone = undo_unfinished(database)
         else:
             database.close()
-            with closing(Database(path, extra_schema=staging.SCHEMA)) as real:
+            with closing(Database(path)) as real:
                 undone = undo_unfinished(real)
-            database = Database(path, extra_schema=staging.SCHEMA, as_copy=True)
+            database = Database(path, as_copy=True)
         for line in undone:
             self.notify(line)
         return database
@@ -216,17 +214,22 @@ class Workspace:
     @cached_property
     def staging(self) -> ProposalStaging:
         """The store of proposals and adoptions."""
+        from skillopt_sleep.storage.staging import ProposalStaging
+
         return ProposalStaging(self.database, project=self.project, clock=self.clock)
 
     @cached_property
     def questions(self) -> QuestionBox:
         """The store of questions of the handoff backend, which the user's own agent answers in files."""
+        from skillopt_sleep.storage.questions import QuestionBox
+
         return QuestionBox(self.project, self.data_dir)
 
     @cached_property
     def journal(self) -> NightJournal:
         """The store of nights and their reports, which are redacted before they are written."""
         from skillopt_sleep.reports.page import render_diagnostics, render_evidence
+        from skillopt_sleep.storage.journal import NightJournal, Renderers
 
         def render_markdown(report: NightReport) -> bytes:
             from skillopt_sleep.reports.page import render_report

@@ -23,7 +23,6 @@ from msgspec import Struct
 
 from skillopt_sleep.backends.simulated_world import write_world
 from skillopt_sleep.model.session import Feedback, Session, SessionFile, Turn
-from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.archive import SessionInbox
 from skillopt_sleep.storage.database import Database
 from tests.benchmarks.material import Material
@@ -63,7 +62,7 @@ class Cost(Struct, frozen=True, kw_only=True):
 def make_archive(folder: Path, project: Path, sessions: int, seed: int = 7) -> None:
     """File that many sessions of one person in a data folder, half an hour apart, and forget that they wait."""
     folder.mkdir(parents=True, mode=0o700)
-    with closing(Database(folder / "sleep.db", extra_schema=staging.SCHEMA)) as database:
+    with closing(Database(folder / "sleep.db")) as database:
         inbox = SessionInbox(database)
         with inbox.filing():
             for number, session in enumerate(_make_sessions(project, sessions, seed)):
@@ -133,7 +132,7 @@ def measure(sessions: int, nights: int) -> Iterator[Cost]:
 def _file_world(data: Path, project: Path, night: int) -> None:
     """File the sessions of one more day, in which one thing is corrected again and again."""
     world = make_world(night + 1, rules=1, tasks_per_rule=12)
-    with closing(Database(data / "sleep.db", extra_schema=staging.SCHEMA)) as database:
+    with closing(Database(data / "sleep.db")) as database:
         inbox = SessionInbox(database)
         for session in make_sessions(world, night + 1):
             placed = msgspec.structs.replace(session, cwd=str(project), path=f"night-{night}/{session.path}")

@@ -18,7 +18,6 @@ from skillopt_sleep.cli.run import run_command
 from skillopt_sleep.cli.schedule import schedule_command
 from skillopt_sleep.scheduling.due import Attempt, Schedule
 from skillopt_sleep.scheduling.store import AttemptStore, load_schedule, save_schedule
-from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.database import Database
 from tests.fakes.home import make_person
 from tests.fakes.program import ROOT, run
@@ -513,7 +512,7 @@ def past(data, mira, *attempts, days=3):
     found = kept(data)
     since = datetime.now(tz=UTC) - timedelta(days=days)
     save_schedule(data, replace(found, projects=tuple(replace(each, since=since) for each in found.projects)))
-    database = Database(data / "sleep.db", extra_schema=staging.SCHEMA)
+    database = Database(data / "sleep.db")
     for ago, code in attempts:
         moment = datetime.now(tz=UTC) - timedelta(days=ago)
         label = moment.astimezone().strftime(f"%Y-%m-%dT{found.at}")

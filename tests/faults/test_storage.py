@@ -20,7 +20,6 @@ from skillopt_sleep.storage import space as preflight
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.repair import BACKUP, repair_database
 from skillopt_sleep.storage.space import check_disk, prune
-from skillopt_sleep.storage.staging import SCHEMA
 from tests.fakes.home import make_person
 from tests.fakes.package import install
 from tests.fakes.program import run
@@ -75,7 +74,7 @@ def test_read_only_disk(tmp_path, where):
 
 def test_room_is_taken_for_a_moment_only(tmp_path):
     """What is tried out is gone again, and a folder that is still to be made counts as the one above it."""
-    database = Database(tmp_path / "data" / "sleep.db", extra_schema=SCHEMA)
+    database = Database(tmp_path / "data" / "sleep.db")
     check_disk(database, tmp_path / "project" / "deeper")
     assert sorted(path.name for path in (tmp_path / "data").iterdir() if "sleep.db" not in path.name) == []
     assert not (tmp_path / "project").exists()
@@ -100,7 +99,7 @@ def task(name):
 
 def filled(folder, rows=3_000):
     """A database with many tasks over many pages."""
-    database = Database(folder / "sleep.db", extra_schema=SCHEMA)
+    database = Database(folder / "sleep.db")
     with database.transaction() as connection:
         connection.executemany(
             "INSERT INTO tasks VALUES ('/p', ?, 1, '2026-03-01', ?)",
@@ -141,7 +140,7 @@ def test_damaged_page_is_found_before_a_night(tmp_path):
     path = tmp_path / "sleep.db"
     damage(path, first=path.stat().st_size // 4096 // 2, pages=3)
     before = path.read_bytes()
-    database = Database(path, extra_schema=SCHEMA)
+    database = Database(path)
     with pytest.raises(DiskError, match=r"sleep\.db is damaged .* doctor --repair"):
         check_disk(database, tmp_path)
     database.close()
@@ -154,15 +153,15 @@ def test_repaired_database(tmp_path):
     path = tmp_path / "sleep.db"
     damage(path, first=path.stat().st_size // 4096 // 2, pages=3)
     damaged = path.read_bytes()
-    found = repair_database(path, extra_schema=SCHEMA, now=NOW)
+    found = repair_database(path, now=NOW)
     assert "tasks" in found.incomplete
     assert 1_000 < found.rows["tasks"] < 3_000
     assert (tmp_path / "sleep.db.damaged-20260302-030000").read_bytes() == damaged
-    database = Database(path, extra_schema=SCHEMA)
+    database = Database(path)
     assert database.rows("PRAGMA quick_check")[0][0] == "ok"
     assert len(database.rows("SELECT 1 FROM tasks")) == found.rows["tasks"]
     assert [row["verdict"] for row in database.rows("SELECT * FROM tried_edits")] == ["accept"]
-    assert repair_database(path, extra_schema=SCHEMA, now=NOW) is None
+    assert repair_database(path, now=NOW) is None
 
 
 def test_repair_with_the_last_nights_copy(tmp_path):
@@ -177,9 +176,9 @@ def test_repair_with_the_last_nights_copy(tmp_path):
     assert (tmp_path / BACKUP).stat().st_mode & 0o777 == 0o600
     path = tmp_path / "sleep.db"
     damage(path, first=path.stat().st_size // 4096 // 2, pages=3)
-    found = repair_database(path, extra_schema=SCHEMA, now=NOW)
+    found = repair_database(path, now=NOW)
     assert found.rows["tasks"] + found.from_copy == 3_000
-    database = Database(path, extra_schema=SCHEMA)
+    database = Database(path)
     assert len(database.rows("SELECT 1 FROM tasks")) == 3_000
     assert [row["verdict"] for row in database.rows("SELECT * FROM tried_edits")] == ["reject"]
 
@@ -195,10 +194,10 @@ def test_file_that_is_no_database(tmp_path, content):
         path.write_bytes(content)
     if content != b"":
         with pytest.raises(DiskError, match=r"is damaged .* doctor --repair"):
-            Database(path, extra_schema=SCHEMA)
-        assert repair_database(path, extra_schema=SCHEMA, now=NOW).rows["tasks"] == 0
+            Database(path)
+        assert repair_database(path, now=NOW).rows["tasks"] == 0
         assert (tmp_path / "sleep.db.damaged-20260302-030000").exists()
-    Database(path, extra_schema=SCHEMA).close()
+    Database(path).close()
 
 
 def test_damage_within_an_entry(tmp_path):
@@ -207,11 +206,11 @@ def test_damage_within_an_entry(tmp_path):
     with database.transaction() as connection:
         connection.execute("UPDATE tasks SET data = ? WHERE id = 't00007'", (b'"xx\x00',))
     database.close()
-    found = repair_database(tmp_path / "sleep.db", extra_schema=SCHEMA, now=NOW)
+    found = repair_database(tmp_path / "sleep.db", now=NOW)
     assert (found.mended, found.damaged) == (1, "")
-    database = Database(tmp_path / "sleep.db", extra_schema=SCHEMA)
+    database = Database(tmp_path / "sleep.db")
     assert len(database.rows("SELECT 1 FROM tasks")) == 19
-    assert repair_database(tmp_path / "sleep.db", extra_schema=SCHEMA, now=NOW) is None
+    assert repair_database(tmp_path / "sleep.db", now=NOW) is None
 
 
 def test_database_that_is_gone(tmp_path):
@@ -281,7 +280,7 @@ class Nights:
 
     def __init__(self, folder):
         self.project = folder / "project"
-        self.database = Database(folder / "sleep.db", extra_schema=SCHEMA)
+        self.database = Database(folder / "sleep.db")
 
     def add(self, number, *, days, size=1_000, state="finished"):
         started = (NOW - timedelta(days=days)).isoformat()

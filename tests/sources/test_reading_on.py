@@ -10,13 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.model.session import SessionFile
-from skillopt_sleep.night.harvest import file_sessions
 from skillopt_sleep.safety.redaction.redactor import Redactor
 from skillopt_sleep.sources import reader_pool
 from skillopt_sleep.sources.claude import ClaudeSource
 from skillopt_sleep.sources.reader_pool import read_files
 from skillopt_sleep.storage import archive
-from skillopt_sleep.storage.archive import SessionInbox
+from skillopt_sleep.storage.archive import SessionInbox, file_sessions
 from skillopt_sleep.storage.database import Database
 from tests.benchmarks.claude_corpus import ClaudeScript
 from tests.benchmarks.material import Material

@@ -18,7 +18,7 @@ from skillopt_sleep.storage.adoption import adopt, revert
 from skillopt_sleep.storage.atomic_replace import undo_unfinished
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.live_files import read_adoptions
-from skillopt_sleep.storage.staging import SCHEMA, ProposalStaging, StagedDocument, hash_content
+from skillopt_sleep.storage.staging import ProposalStaging, StagedDocument, hash_content
 from tests.fakes.dying import Dying
 from tests.storage.proposing import MEMORY, SKILL, Project, edit
 
@@ -81,7 +81,7 @@ def _record(project: Project, staged: list[tuple[Document, Document, object]]) -
 
 def _again(project: Project) -> ProposalStaging:
     """The same project as the next command finds it."""
-    database = Database(project.database.path, extra_schema=SCHEMA)
+    database = Database(project.database.path)
     undo_unfinished(database)
     return ProposalStaging(database, project=project.folder, clock=project.clock)
 
@@ -95,7 +95,7 @@ def died_at(folder: Path, what: str, number: int) -> dict[str, object] | None:
     start = project.files()
     child = os.fork()
     if child == 0:
-        project.database = Database(project.database.path, extra_schema=SCHEMA)
+        project.database = Database(project.database.path)
         staging = ProposalStaging(project.database, project=project.folder, clock=project.clock)
         dying = Dying(number, EVENTS)
         dying.watch(project.database._connection)

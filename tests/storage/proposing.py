@@ -7,7 +7,7 @@ from pathlib import Path
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, apply_edits, compute_edit_id
 from skillopt_sleep.storage.database import Database
-from skillopt_sleep.storage.staging import SCHEMA, ProposalStaging
+from skillopt_sleep.storage.staging import ProposalStaging
 from tests.fakes.clock import FakeClock
 
 MEMORY, SKILL = DocumentKind.MEMORY, DocumentKind.SKILL
@@ -27,7 +27,7 @@ class Project:
         self.folder.mkdir(exist_ok=True)
         self.memory = self.folder / "CLAUDE.md"
         self.skill = self.folder / ".claude" / "skills" / "learned" / "SKILL.md"
-        self.database = Database(folder / "data" / "sleep.db", extra_schema=SCHEMA)
+        self.database = Database(folder / "data" / "sleep.db")
         self.clock = FakeClock()
         self.staging = ProposalStaging(self.database, project=self.folder, clock=self.clock)
 

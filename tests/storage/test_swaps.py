@@ -117,7 +117,6 @@ def test_change_somebody_is_at_work_on(project):
 import sys
 from pathlib import Path
 from skillopt_sleep.storage.database import Database
-from skillopt_sleep.storage.staging import SCHEMA
 from skillopt_sleep.storage.files import take_lock
 with take_lock(Path({str(project.database.path.parent / "adopt.lock")!r})) as held:
     print(held, flush=True)
