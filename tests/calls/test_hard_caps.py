@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -77,7 +77,6 @@ def test_tokens_with_eight_workers():
     assert night.budget.spent.tokens == 23_000
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=12, max_size=12), st.integers(20, 200), st.sampled_from([1, 3, 8]))
 def test_overspend_is_what_a_reply_takes_beyond_its_reservation(cents, cap, workers):
     """Whatever the prices: apart from what replies took beyond their own reservation, the cap holds."""
@@ -87,7 +86,6 @@ def test_overspend_is_what_a_reply_takes_beyond_its_reservation(cents, cap, work
     assert night.budget.spent.usd <= cap / 100 + beyond + 1e-9
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(1, 60), st.integers(20, 300), st.sampled_from([1, 3, 8]))
 def test_calls_of_one_price_never_overspend(cents, cap, workers):
     """Once a price is known the cap is not exceeded, and no money is left that would pay for one more call."""

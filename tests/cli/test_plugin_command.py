@@ -434,6 +434,7 @@ def test_hook_below_its_project(tmp_path):
     assert "still" in announced(tmp_path, tmp_path, CLAUDE_PROJECT_DIR=str(tmp_path / "link"))
 
 
+@pytest.mark.slow
 def test_announcement_that_cannot_be_written(cli, mira):
     """Ends nothing: what was adopted is shown, and the reason is said."""
     (mira.data / "morning.tsv").mkdir(parents=True)

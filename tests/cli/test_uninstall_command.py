@@ -118,6 +118,7 @@ def test_nothing_there(cli, mira, home, tmp_path):
     assert everything(home[0], mira.folder) == before
 
 
+@pytest.mark.slow
 def test_data_folder_of_somebody_else(cli, mira, home, tmp_path):
     """Nothing of it goes; of one that is shared, only what is ours by its name."""
     other = tmp_path / "photos"
@@ -194,6 +195,7 @@ def test_without_yes(cli, mira, home, hold_night, monkeypatch):
     assert (mira.data / "sleep.db").exists()
 
 
+@pytest.mark.slow
 def test_plugin_that_stays(cli, mira, home, monkeypatch):
     """Is said and ends with the agent's code, what it runs from stays; the rest goes."""
     assert cli("plugin", "install", "claude", "--data-dir", mira.data).code == 0

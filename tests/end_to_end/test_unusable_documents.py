@@ -106,6 +106,7 @@ def test_edit_of_the_night_is_carried_over_to_the_edited_file(tmp_path, monkeypa
     assert report.applied_edits[0].edit.text in memory.read_text()
 
 
+@pytest.mark.slow
 def test_carried_over_proposal_is_not_adopted_by_itself(tmp_path, monkeypatch):
     """Nobody has tried the edits together with what the person wrote."""
     person = make_person(tmp_path / "mira")
@@ -117,6 +118,7 @@ def test_carried_over_proposal_is_not_adopted_by_itself(tmp_path, monkeypatch):
     assert "during the night" in next(list_objections(report))
 
 
+@pytest.mark.slow
 def test_proposal_that_no_longer_fits_says_so(tmp_path, monkeypatch):
     """The report names the file and the reason, and does not advise `adopt`."""
     person = make_person(tmp_path / "mira")

@@ -141,6 +141,7 @@ def test_empty_database_beside_a_copy(person, lived):
     assert live(person) == lived[1]
 
 
+@pytest.mark.slow
 def test_skill_with_a_byte_that_is_no_character(tmp_path):
     """Handed over whole, it goes through a night to a verdict; adopting and reverting keep every byte of it."""
     person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)

@@ -251,6 +251,7 @@ def test_hostile_words_through_a_whole_night(tmp_path, words):
     assert not [c for c in printed if not c.isprintable() and c not in "\n\u200c\u200d"]
 
 
+@pytest.mark.slow
 def test_names_of_nights_and_sessions_that_are_paths(tmp_path):
     """They lead nowhere: a session is kept under what its file is, and a night that is none is not looked for."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=4, sessions=False)

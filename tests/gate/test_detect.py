@@ -22,6 +22,7 @@ def test_more_tasks_less_noise_and_more_nights_show_smaller_gains():
     assert smallest_detectable_gain(0.1, 12, 6) < smallest_detectable_gain(0.1, 12, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tasks", [3, 5, 12, 40])
 def test_a_week_shows_what_a_night_does(tasks):
     """And more, until a life has all its pairs."""

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.errors import BadReply, Undecided
@@ -133,7 +133,6 @@ def places(prompt: Prompt) -> tuple[str, str, str]:
     return first, second, head + between + tail
 
 
-@settings(max_examples=30)
 @given(moves, moves)
 def test_swapped_moves_swap_places_and_nothing_else(one: str, other: str) -> None:
     """Whatever they say: the rest of the prompt is the same to the byte."""

@@ -143,6 +143,7 @@ def _again(mood):
     return {"reason": "", "score": round(mood.random(), 2), "pass": mood.random() < 0.5}
 
 
+@pytest.mark.slow
 def test_aa_test_keeps_to_the_caps(tmp_path):
     """It makes as many calls as allowed; a cap of none is an error that says so."""
     person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)

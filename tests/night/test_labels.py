@@ -105,6 +105,7 @@ def test_labelling_that_fails_stops_nothing(mira, answer_labels, tmp_path, reply
     assert any("not all labelled" in note for note in report.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", [{"label_feedback": False}, {"miner": "heuristic"}])
 def test_labelling_can_be_switched_off(mira, changed):
     """By its setting, and where no model may read the sessions."""

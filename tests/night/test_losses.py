@@ -85,6 +85,7 @@ def test_lost_mining_ends_the_night_and_leaves_the_sessions(mira, lose):
     assert (done.night, done.stopped_by, done.counts.tasks) == (cut.night, None, 16)
 
 
+@pytest.mark.slow
 def test_night_that_paid_nothing_looks_again(mira, tmp_path):
     """A night that ended before its first call harvests again when it is resumed."""
     workspace, cut = run(mira, simulated={"fatal": "not_logged_in"})
@@ -117,6 +118,7 @@ def test_night_cut_short_before_midnight_goes_on_after_it(mira):
     assert plan_night(mira.workspace(alpha=0.02)).fingerprint != plan.fingerprint
 
 
+@pytest.mark.slow
 def test_other_way_of_replaying_lets_every_task_teach_again(mira):
     """Used tasks are fresh for a night that measures in another way; the rules on trial keep their lives."""
     workspace, _ = run(mira, simulated={"useless": 1.0})

@@ -92,6 +92,7 @@ def test_agent_that_never_finishes_scores_0_in_both_arms(night):
     assert report.call_error == ""
 
 
+@pytest.mark.slow
 def test_change_tried_as_text_is_tried_once_by_the_agent(night):
     """It costs one call, listed as a phase of its own."""
     report, working = night(ReplayMode.TEXT)
@@ -139,6 +140,7 @@ def test_short_rule_lands_in_memory_and_stands_in_one_document(night):
     assert {applied.edit.document for applied in report.applied_edits} == {DocumentKind.MEMORY}
 
 
+@pytest.mark.slow
 def test_night_cut_short_pays_for_no_replay_twice(night):
     """The agent's trajectories are kept like replies, and the resumed night uses them."""
     first, before = night(max_calls=9)

@@ -91,6 +91,7 @@ def test_unusable_backend_ends_the_night_and_loses_nothing(tmp_path, fatal):
     assert again.verdict is Verdict.ACCEPT
 
 
+@pytest.mark.slow
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("fault", ["empty", "rate_limited", "overloaded", "timed_out", "bad_reply"])
 def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypatch):
@@ -148,6 +149,7 @@ class Careless:
         return replace(reply, text=reply.text.replace('"pass"', '"passed"'))
 
 
+@pytest.mark.slow
 def test_unreadable_verdicts_are_called_unreadable(tmp_path):
     """They are not called lost; another night asks for the verdicts again and pays for no answer twice."""
     person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
@@ -164,6 +166,7 @@ def test_unreadable_verdicts_are_called_unreadable(tmp_path):
     assert (again.night, again.verdict) == (report.night, Verdict.ACCEPT), again.why
 
 
+@pytest.mark.slow
 def test_night_resumes_with_stages_stored_as_text(tmp_path):
     """What another tool has stored again as text instead of bytes is read all the same."""
     person = make_person(tmp_path / "mira")
@@ -184,6 +187,7 @@ def test_night_with_damaged_stages_names_the_repair(tmp_path):
         run(person)
 
 
+@pytest.mark.slow
 def test_renamed_project_is_not_made_again(tmp_path, monkeypatch):
     """A night whose project is renamed while it runs stops with exit code 8 and resumes once it is moved back."""
     person = make_person(tmp_path / "mira")
@@ -207,6 +211,7 @@ def test_renamed_project_is_not_made_again(tmp_path, monkeypatch):
     assert (again.night, again.verdict) == (report.night, Verdict.ACCEPT)
 
 
+@pytest.mark.slow
 def test_transient_faults_are_retried(tmp_path, monkeypatch):
     """A tenth of the replies is empty: this costs retries, not the verdict."""
     person = make_person(tmp_path / "mira")
@@ -331,6 +336,7 @@ def test_useless_proposals_are_rejected_and_remembered(tmp_path):
     assert remembered == {each.edit.text for each in report.rejected_edits} != set()
 
 
+@pytest.mark.slow
 def test_several_rollouts_are_kept_apart(tmp_path):
     """K rollouts of a task are K calls, and the reflection sees their contrast."""
     person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16, base_pass=0.5)
@@ -358,6 +364,7 @@ def test_undecided_edit_is_tried_again_the_next_night(tmp_path, tasks_per_rule):
         assert second[edit.id].night == edit.night
 
 
+@pytest.mark.slow
 def test_waiting_rule_outlasts_an_edited_document(tmp_path):
     """When a person edits the document, the rule is tried on the new text, and keeps its tally."""
     person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
@@ -377,6 +384,7 @@ def test_waiting_rule_outlasts_an_edited_document(tmp_path):
         assert after[name].night == before[name].night
 
 
+@pytest.mark.slow
 def test_account_counts_every_edit_tried(tmp_path):
     """After one proven rule the account states the bound of each that was tried."""
     person = make_person(tmp_path / "mira")
@@ -411,6 +419,7 @@ def test_night_that_could_try_nothing_leaves_its_tasks_fresh(tmp_path):
     assert report.verdict is Verdict.ACCEPT
 
 
+@pytest.mark.slow
 def test_other_skills_tasks_wait_for_a_night_of_theirs(tmp_path):
     """Tasks of other skills stay in the archive; an unknown skill is refused."""
     person = make_person(tmp_path / "mira")

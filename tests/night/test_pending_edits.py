@@ -219,7 +219,6 @@ def test_unmeasured_night_is_resumed_from_its_start(tmp_path):
     assert workspace.trials.account(str(person.project)).tried == len(second.trials)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     begun=st.integers(2, 40),
     new=st.integers(0, 6),
@@ -261,6 +260,7 @@ def test_rule_that_a_second_request_proves_without_a_pair_is_counted_as_proven()
     assert [(life.k, life.verdict) for life in outcome.list_tried("n1")] == [(9, Verdict.ACCEPT)]
 
 
+@pytest.mark.slow
 def test_task_file_of_what_wrote_an_edit_does_not_decide_on_it(tmp_path):
     """The same words do not judge the edit that they wrote, even under other ids and groups."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
@@ -460,6 +460,7 @@ def test_pending_edits_wait_while_another_rule_decides(mode):
     assert all(not step.since for step in outcome.steps)
 
 
+@pytest.mark.slow
 def test_report_says_that_they_wait(tmp_path):
     """With the gate off, earlier tallies are kept and the report mentions them."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
@@ -512,6 +513,7 @@ def test_usual_model_is_that_of_the_latest_sessions():
     assert Harvested(recent=recent).usual_model("codex") == ""
 
 
+@pytest.mark.slow
 def test_night_without_new_sessions_has_the_model_of_the_sessions(tmp_path):
     """The latest sessions in scope decide, mined or not, so tallies survive a day off."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=6)

@@ -17,6 +17,7 @@ from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import make_person
 
 
+@pytest.mark.slow
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", list(DocumentKind))
 def test_undecided_edit_of_a_document_that_does_not_evolve(tmp_path, kind):

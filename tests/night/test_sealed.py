@@ -101,6 +101,7 @@ def test_verdict_is_the_same_without_it(adopted, tmp_path):
     assert [(trial.document, trial.score, trial.improved, trial.worsened) for trial in without.trials] == trials
 
 
+@pytest.mark.slow
 def test_it_is_put_off_when_calls_run_short(adopted):
     """The test is postponed when calls run short, and a postponed test is not an attempt."""
     person, change = adopted

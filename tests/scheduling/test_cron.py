@@ -7,7 +7,7 @@ from datetime import time, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.errors import Refused, UsageError
@@ -38,7 +38,6 @@ def as_cron_reads(command):
     return "".join(out)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(odd, min_size=1, max_size=4))
 def test_words_come_back_from_cron_and_the_shell(words):
     """Paths with percent signs, quotes, backslashes, spaces and dollars survive cron and the shell."""

@@ -6,7 +6,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.model.session import StepKind, StepOutcome
@@ -77,7 +77,6 @@ def test_words_queued_in_a_branch_that_was_left_are_no_part(read):
     assert [turn.prompt for turn in read(file).turns] == ["hello", "in Rust"]
 
 
-@settings(max_examples=60, deadline=None)
 @given(back=st.lists(st.integers(0, 30), min_size=1, max_size=30), late=st.booleans())
 def test_any_tree_is_read_along_its_last_branch(tmp_path_factory, back, late):
     """However often the person went back, and whatever was written late, the way to the last record is what counts."""
@@ -299,7 +298,6 @@ def test_generated_sessions_have_every_prompt(tmp_path):
         assert prompts == list(truth.sessions[file.path].prompts)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_later_records_change_no_earlier_turn(tmp_path_factory, seed, data):
     """A file cut before a prompt has the same turns up to there, step by step."""

@@ -6,7 +6,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.model.session import StepKind, StepOutcome
@@ -118,7 +118,6 @@ def test_compacted_history_is_no_step(read):
     assert tell(read(file.prompt("second").assistant("b"))) == [("first", ["a"]), ("second", ["b"])]
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_later_records_change_no_earlier_turn(tmp_path_factory, seed, data):
     """A rollout cut before a prompt has the same turns up to there, step by step."""

@@ -88,7 +88,7 @@ def test_oldest_sessions_are_pruned_first(archive):
     assert archive.prune(10**6) == ()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(max_size=300), max_size=8), bound=st.integers(0, 1500))
 def test_archive_never_takes_more_than_its_bound(tmp_path_factory, texts, bound):
     """Whatever is kept, after pruning all together take at most the bound, and the newest stay."""

@@ -143,6 +143,7 @@ def dying(*_, **__):
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_reflection_sees_the_same_rows_after_a_kill(data):
     """Every key of the adapter's rows is kept, with a conversation for each attempt."""
     split = str(data / "split")

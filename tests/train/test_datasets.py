@@ -6,7 +6,7 @@ import csv
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skillopt_sleep.errors import UsageError
@@ -204,7 +204,6 @@ def test_near_duplicates_never_straddle_a_dealt_split(seed):
         assert len({split for split in SPLITS for each in group if each["id"] in splits[split]}) == 1
 
 
-@settings(max_examples=60, deadline=None)
 @example(sizes=[1] * 6, ratio=(5, 5, 1), seed=0)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=6, max_size=20),

@@ -374,6 +374,7 @@ def test_price_is_an_upper_bound(tmp_path):
         assert all(calls[stage] <= price.stages.get(stage, 0) for stage in calls), (calls, price.stages)
 
 
+@pytest.mark.slow
 def test_trial_of_a_slow_update_has_draws_of_its_own(tmp_path, monkeypatch):
     """Two trials of one skill on the same draws would count the same luck twice."""
     drawn = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.model.ports import ReadsSteps
@@ -147,7 +147,6 @@ def test_no_secret_is_kept(workspace, home):
     assert json.loads(kept.text)["file_path"] == "/srv/.env"
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     before=st.integers(0, 5000), after=st.integers(0, 5000), line=st.sampled_from(["log line\n", "word ", '{"a":1},'])
 )
@@ -163,7 +162,6 @@ def test_secret_at_a_cut_is_whole_or_absent(before, after, line):
     assert CANARY[-8:] not in found
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     before=st.text(max_size=40), after=st.text(max_size=40), name=st.sampled_from(["token", "password", "note", "a"])
 )
