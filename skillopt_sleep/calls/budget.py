@@ -276,7 +276,7 @@ class Budget:
         tokens_in_flight = math.fsum(reserved.tokens for reserved in self._reserved)
         if need.tokens > tokens - tokens_in_flight and tokens_in_flight:
             return None
-        wanted = min(need.tokens, max(tokens - tokens_in_flight, need.least_tokens))
+        wanted = min(need.tokens, max(tokens, need.least_tokens))
         if not priced or math.isinf(usd):
             return Reservation(tokens=wanted, usd=0.0, bound=None if math.isinf(usd) else usd)
         first = not need.price_known

@@ -38,6 +38,15 @@ def test_optional_call_is_attempted_once_less_and_at_least_once(phase, attempts)
     assert [Breaker().count_attempts(most, phase) for most in (1, 2, 3)] == attempts
 
 
+def test_backend_in_doubt_is_asked_once():
+    """Once an optional call was lost, every call gets one attempt, until a call is answered."""
+    breaker = Breaker()
+    breaker.note_loss(Overloaded("529"), "label")
+    assert breaker.count_attempts(3, "replay") == 1
+    breaker.note_answer()
+    assert breaker.count_attempts(3, "replay") == 3
+
+
 @pytest.mark.parametrize(("seconds", "fits"), [(60.0, True), (60.5, False)])
 def test_wait_that_just_fits_the_minutes(seconds, fits):
     """A wait may last until the last second of the cap on minutes, and no longer."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+
 import pytest
 from msgspec.structs import replace
 
@@ -14,11 +17,12 @@ from skillopt_sleep.gate.rule import (
     PROVEN,
     PROVEN_ALONE,
     Verdict,
+    decide,
     decide_strict,
     is_enough_measured,
     next_pairs,
 )
-from skillopt_sleep.gate.tally import Tally
+from skillopt_sleep.gate.tally import STAKES, Lost, Result, Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.model.task import RubricReference, TaskRecord
@@ -28,6 +32,35 @@ from skillopt_sleep.model.task import RubricReference, TaskRecord
 def test_no_pair_is_paid_for_that_decides_nothing(before, pairs_tonight):
     """A decided edit gets no pair, nor does one that has lost tonight without a win."""
     assert next_pairs(before, 9, pairs_tonight=pairs_tonight, left=12) == 0
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        Tally(wins=4),
+        Tally(wins=5, lost_candidate=1),
+        Tally(wins=5, lost_baseline=2),
+        Tally(wins=6, unjudged=1),
+        Tally(wins=6, lost_candidate=1, unjudged=1),
+        Tally(losses=1),
+    ],
+)
+def test_next_pairs_are_the_fewest_that_could_decide(before):
+    """Counted out: as many pairs as the shortest row of outcomes after which the rule is accepted or rejected."""
+
+    def may_decide(count):
+        outcomes = itertools.combinations_with_replacement(
+            [*Result, Lost.BASELINE, Lost.CANDIDATE, Lost.VERDICT], count
+        )
+        return any(decide(functools.reduce(Tally.add, row, before), 6) is not Verdict.UNDECIDED for row in outcomes)
+
+    assert next_pairs(before, 6, pairs_tonight=0, left=12) == next(filter(may_decide, itertools.count(1)))
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(7.9, Verdict.UNDECIDED), (8.0, Verdict.ACCEPT)])
+def test_gains_must_be_large_enough(size, verdict):
+    """A score that accepts a rule is not enough while its gains might be luck once in eight times."""
+    assert decide(Tally(wins=9, fortunes=(size,) * len(STAKES)), 9) is verdict
 
 
 def test_strict_rule_without_pairs():

@@ -356,6 +356,28 @@ def test_trial_that_the_cap_left_without_a_pair():
     assert trials[1].decision.why == "no pair tonight: too dear; 6 more wins would decide"
 
 
+def test_decided_rule_is_told_once():
+    """Each rule after the wave that decided it, and none that stays undecided."""
+    tasks = make_tasks(12)
+    quick, slow, open_ = (RuleTrial(tasks, make_plan(), before=Tally(wins=wins)) for wins in (5, 3, 0))
+    marks = {quick: Measure("w"), slow: Measure("www"), open_: Measure("t" * 99)}
+    told = []
+    run_rule_trials(
+        [quick, slow, open_],
+        lambda wave: [row for trial, task, sample in wave for row in marks[trial]([(task, sample)])],
+        on_decided=told.append,
+    )
+    assert told == [quick, slow]
+
+
+def test_request_that_won_twice_is_replayed_no_more():
+    """Its tasks could add no win; a task whose request has room is replayed."""
+    tasks = make_tasks(3)
+    requests = {"v0": "a", "v1": "a", "v2": "b"}
+    trial = RuleTrial(tasks, make_plan(), before=Tally(wins=2, won=("a", "a")), requests=requests)
+    assert [task.id for task, _ in trial.choose_next()] == ["v2"]
+
+
 @pytest.mark.parametrize(
     ("count", "script", "wins_before", "pairs"),
     [

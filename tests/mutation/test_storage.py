@@ -46,6 +46,7 @@ def test_folder_for_a_piece_of_work_is_empty(tmp_path):
             leave(path)
             assert folder.empty_folder("work/1") == str(path)
             assert (list(path.iterdir()), path.is_symlink()) == ([], False)
+            assert path.stat().st_mode & 0o777 == 0o700
             (path / "result").touch()
             assert list(Path(folder.empty_folder("work/1")).iterdir()) == []
             path.rmdir()
@@ -200,6 +201,10 @@ def test_refusal_names_the_first_edit_that_is_adopted_already(project):
     adopt(project.staging, "n2", only={edit.id for edit in made})
     with pytest.raises(Refused, match=f"edit {made[0].id} of night n2 is adopted already"):
         adopt(project.staging, "n2", only={edit.id for edit in made})
+    both = project.stage("n3", edit("append", "c"), edit("append", "d", kind=SKILL))
+    adopt(project.staging, "n3", only={edit.id for edit in both})
+    with pytest.raises(Refused, match=f"edit {both[0].id} of night n3 is adopted already"):
+        adopt(project.staging, "n3", only={edit.id for edit in both})
 
 
 def test_unknown_night_lists_the_known_ones(project):

@@ -179,7 +179,7 @@ def test_cap_that_ended_a_night_is_reported(tmp_path):
     assert any(note.startswith(("a cap ended", "a cap cut")) for note in report.notes)
     headline = summarize_night(report)
     assert "cut the tests short" in headline.title
-    assert headline.steps[0].command == f"skillopt-sleep run --max-calls {2 * (calls - 1)}"
+    assert headline.steps[0][0] == f"skillopt-sleep run --max-calls {2 * (calls - 1)}"
 
 
 def test_edit_undecided_for_too_long_is_dropped_by_name(tmp_path, monkeypatch):
