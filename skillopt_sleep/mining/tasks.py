@@ -15,14 +15,26 @@ from msgspec.structs import replace
 from skillopt_sleep.mining.commands import find_checks
 from skillopt_sleep.mining.episodes import Episode, find_obstacle, split_episodes
 from skillopt_sleep.model.lexicon import strip_pasted
+from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.near_duplicates import READ, group_near_duplicates, group_recurrences, terms
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Session
-from skillopt_sleep.model.task import ExactReference, Origin, Outcome, Reference, RubricReference, TaskRecord
+from skillopt_sleep.model.task import (
+    ExactReference,
+    Origin,
+    Outcome,
+    Reference,
+    RubricReference,
+    TaskRecord,
+    is_sibling,
+)
 from skillopt_sleep.model.text import excerpt, fold, sha256
 
 MAX_QUOTE, MAX_ANSWER = 400, 4_000
 """Maximum characters that a task keeps of the words of a user, and of an answer of the agent."""
+
+TELLING = 3
+"""Minimum content words of a request at a moment that can ask for the same as another."""
 
 MAX_FEEDBACK, MAX_COMMANDS, MAX_WORDINGS = 8, 8, 12
 """Maximum number of corrections, of commands, and of other wordings of its request that a task keeps: the first ones.
@@ -100,6 +112,21 @@ def merge_tasks(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple
 def group_given_tasks(known: Sequence[TaskRecord], given: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
     """Return the ``given`` tasks with their groups, which they share with known tasks that ask for nearly the same."""
     return group_tasks((*known, *given), settled=len(known))[len(known) :]
+
+
+def group_moments(known: Sequence[TaskRecord], moments: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
+    """Return tasks at moments with their groups, which they share with other tasks that ask for nearly the same.
+
+    So what a person said in one session is not shown to the writer of a rule that is tested on a like request in
+    another. Requests such as "go on" resemble each other without asking for the same, and stay apart; so do siblings.
+    """
+    alone = [task for task in known if not isinstance(task.reference, MomentReference)]
+    before = {task.id: task for task in known if isinstance(task.reference, MomentReference) and not is_sibling(task)}
+    new = (task for task in moments if task.id not in before and not is_sibling(task))
+    telling = [task for task in (*before.values(), *new) if len(terms(_request_of(task))) >= TELLING]
+    grouped = group_tasks((*alone, *telling), settled=len(alone))[len(alone) :]
+    names = {task.id: task.group for task in (*before.values(), *grouped)}
+    return tuple(replace(task, group=names.get(task.id, task.group)) for task in moments)
 
 
 def group_tasks(tasks: Sequence[TaskRecord], *, settled: int = 0) -> tuple[TaskRecord, ...]:

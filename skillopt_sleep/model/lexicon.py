@@ -96,6 +96,8 @@ class Sentence(Struct, frozen=True, kw_only=True):
     """The first clause, once unchanged and once without leading courtesies such as "ok" or "could you"."""
     trailing: tuple[str, ...]
     """The later clauses, which begin after a comma, a colon or a dash."""
+    claim: str
+    """The text up to a condition in its middle: "it fails" of "it fails when the list is empty"."""
     words: frozenset[str]
     asks: bool
     """Whether the sentence asks for information; "could you ...?" asks for work and does not count."""
@@ -144,7 +146,7 @@ class Cue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return 0
         match self.at:
             case "anywhere":
-                occurs = sentence.contains(self.phrases)
+                occurs = self.phrases.occurs_in(sentence.claim, sentence.words)
             case "end":
                 occurs = self.phrases.is_ending(sentence.text)
             case "whole":
@@ -299,11 +301,19 @@ def _build_sentence(parts: list[str], *, ends_as_question: bool) -> Sentence:
         text=text,
         leading=tuple(leading),
         trailing=tuple(parts),
+        claim=_cut_condition(text, known, tables["conditions"]),
         words=known,
         asks=(ends_as_question and not is_polite)
         or any(map(tables["asks"].find_opening, leading))
         or tables["announces"].occurs_in(text, known),
     )
+
+
+def _cut_condition(text: str, known: AbstractSet[str], conditions: PhraseTable) -> str:
+    if not conditions.occurs_in(text, known):
+        return text
+    first, *others = text.split()
+    return f" {' '.join((first, *itertools.takewhile(lambda word: not conditions.find_opening(f' {word} '), others)))} "
 
 
 def _expand(raw: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from skillopt_sleep.mining.fault import locate_steps
 from skillopt_sleep.mining.moment_tasks import Talk, build_moment_tasks, find_siblings, list_wanted, renew_proof
 from skillopt_sleep.mining.moments import find_moments
 from skillopt_sleep.mining.references import Proved, prove, settle
+from skillopt_sleep.mining.tasks import group_moments
 from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.ports import PairJudge
 from skillopt_sleep.model.session import Feedback, Place, SessionKey
@@ -64,7 +65,7 @@ def find_moment_tasks(
     before = {task.id: task for task in known if isinstance(task.reference, MomentReference)}
     places = {name for name, task in before.items() if is_sibling(task)}
     moments = [*new.values(), *(task for name, task in before.items() if name not in places and name not in new)]
-    proved = search.prove(moments)
+    proved = search.prove(group_moments(known, moments))
     siblings = search.find_siblings(proved.tasks, talks, places)
     lessons = {require_reference(task, MomentReference).moment: task for task in proved.tasks}
     renewed = [

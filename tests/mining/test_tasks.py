@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skillopt_sleep.mining.tasks import MAX_QUOTE, MAX_WORDINGS, build_task_id, group_tasks, merge_tasks
+from skillopt_sleep.mining.tasks import MAX_QUOTE, MAX_WORDINGS, build_task_id, group_moments, group_tasks, merge_tasks
+from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.task import Origin, Outcome, RubricReference, Split, TaskRecord
 
 
@@ -99,6 +100,31 @@ def test_two_groups_tied_by_a_new_task() -> None:
     """They become one, under the older name."""
     known = [task("fix the lint in CI", group="g1"), task("repair the failing lint job of CI", "s22", group="g2")]
     assert {each.group for each in group_tasks(known)} == {"g1"}
+
+
+def test_moments_whose_requests_are_alike() -> None:
+    """They share a group with each other and with a task that asks the same, so that none is tested on another's words.
+
+    Requests that say little, and siblings, keep the group of their own turn.
+    """
+    reference = MomentReference(moment="m", words=("no",))
+
+    def at(name: str, intent: str, **fields: bool) -> TaskRecord:
+        about = replace(reference, moment=name, **fields)
+        return replace(task(intent, name), id=name, group=name, reference=about)
+
+    known = [task("add a dark mode to the settings page", group="g7")]
+    moments = [
+        at("a", "add the dark mode to the settings page, please"),
+        at("b", "draft the release notes of 2.4"),
+        at("c", "write the release notes for 2.4"),
+        at("d", "go on"),
+        at("e", "go on"),
+        at("f", "draft the release notes of 2.4", sibling=True),
+    ]
+    names = {moment.id: moment.group for moment in group_moments(known, moments)}
+    assert names == {"a": "g7", "b": "b", "c": "b", "d": "d", "e": "e", "f": "f"}
+    assert group_moments([*known, *group_moments(known, moments)], moments[1:3])[1].group == "b"
 
 
 intents = st.sampled_from(

@@ -413,3 +413,10 @@ def test_negation_that_refuses_nothing(prompt):
 def test_praise_inside_a_short_remark(prompt):
     """A few words that praise something by name, and ask for nothing, approve."""
     assert label(prompt) is APPROVAL
+
+
+def test_condition_tells_no_fact():
+    """What stands after "when" is a case to handle, not a report that something is missing."""
+    prompt = "parse_invoice raises ValueError {} is missing, cover that."
+    assert label(prompt.format("when the total"), **MADE) is NEITHER
+    assert label("the total is missing in the guide", **MADE) is CORRECTION
