@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import BadReply
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.json_schema import TEXT, describe_object
 from skillopt_sleep.model.ports import Ask
 from skillopt_sleep.model.replies import escape_tags, extract_only, make_tag_suffix
 from skillopt_sleep.model.rollout import ReplayResult, Score
@@ -27,23 +28,9 @@ V = TypeVar("V", bound=Struct)
 LONGEST = 24_000
 """Maximum characters of an answer that are judged; a note replaces the middle of a longer answer."""
 
-SCHEMA: dict[str, Json] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["reason", "score", "pass"],
-    "properties": {
-        "reason": {"type": "string"},
-        "score": {"type": "number", "minimum": 0, "maximum": 1},
-        "pass": {"type": "boolean"},
-    },
-}
-
-PAIR_SCHEMA: dict[str, Json] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["first", "second"],
-    "properties": {"first": SCHEMA, "second": SCHEMA},
-}
+_PASS: dict[str, Json] = {"pass": {"type": "boolean"}}  # a word of Python, so no name of an argument
+SCHEMA = describe_object(reason=TEXT, score={"type": "number", "minimum": 0, "maximum": 1}, **_PASS)
+PAIR_SCHEMA = describe_object(first=SCHEMA, second=SCHEMA)
 
 TAGS = ("request", "rubric", "answer", "first", "second")
 

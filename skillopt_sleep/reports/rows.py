@@ -149,6 +149,8 @@ def list_corrections(edit: EditRecord, report: NightReport) -> tuple[tuple[TaskL
 
 def _count_corrections(edit: EditRecord, report: NightReport, shown: int | None) -> str:
     """Return how many corrections a rule was written from, and how often the same was said elsewhere; "" for none."""
+    from skillopt_sleep.model.near_duplicates import is_same_request  # noqa: PLC0415  rapidfuzz, only where needed
+
     found = list_corrections(edit, report)
     if not found:
         return ""
@@ -159,7 +161,7 @@ def _count_corrections(edit: EditRecord, report: NightReport, shown: int | None)
     said += f", {shown} of them quoted here" if shown and shown < wordings else ""
     elsewhere = [label for label in report.tasks if label.id not in edit.task_ids and not label.sibling]
     known = {words for _, words in found}
-    kept = sum(words in known for label in elsewhere for words in label.words)
+    kept = sum(any(is_same_request(words, said) for said in known) for label in elsewhere for words in label.words)
     return said + (f"; you said the same {number(kept, 'more time')}, kept out of its writing" if kept else "")
 
 

@@ -41,8 +41,9 @@ def test_what_came_of_a_rule():
     """Corrections, other places and alike corrections apart; other corrections, lessons and tasks count for none."""
     night = report(measured=(*PLACES, "m3", "m4", "o", "t"), heeded=(*PLACES[:9], "m3", "o", "t"))
     assert describe_moments(RULE, night) == (
-        "written from 2 corrections of yours; at 9 of 11 other places where it applies the agent now does it unasked,"
-        " and did worse at none; where you said much the same, it is now done 1 of 1 time"
+        "written from 2 corrections of yours; you said the same 1 more time, kept out of its writing; at 9 of 11 other"
+        " places where it applies the agent now does it unasked, and did worse at none;"
+        " where you said much the same, it is now done 1 of 1 time"
     )
     assert "did worse at 2" in describe_moments(RULE, report(measured=PLACES, worsened=PLACES[:2]))
 
@@ -67,7 +68,8 @@ def test_quote_names_the_session_in_which_it_was_typed():
 
 def test_a_rule_that_was_not_tried():
     """Only where it comes from is said; of another rule's trial nothing."""
-    assert describe_moments(RULE, report(measured=PLACES, edits=("e2",))) == "written from 2 corrections of yours"
+    said = "written from 2 corrections of yours; you said the same 1 more time, kept out of its writing"
+    assert describe_moments(RULE, report(measured=PLACES, edits=("e2",))) == said
 
 
 def test_a_night_over_moments(tmp_path):
@@ -78,3 +80,14 @@ def test_a_night_over_moments(tmp_path):
     assert "written from 1 correction of yours; at" in render_report(night)
     assert "where it applies the agent now does it unasked, and did worse at none" in render_report(night)
     assert all("git commit" in label.then for label in night.tasks if label.moment)
+
+
+def test_same_correction_in_other_words():
+    """What was said again in nearly the same words counts as said again, where it was kept out of the writing."""
+    night = report()
+    labels = {label.id: label for label in night.tasks}
+    said = {"m1": "Cut a branch before you commit", "m3": "please cut a branch before committing", "m4": "Use tabs."}
+    labels |= {name: replace(labels[name], words=(words,)) for name, words in said.items()}
+    assert describe_moments(RULE, replace(night, tasks=tuple(labels.values()))) == (
+        "written from 2 corrections of yours; you said the same 1 more time, kept out of its writing"
+    )
