@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 
 import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.errors import TransientBackend
-from skillopt_sleep.mining.model_miner import ask_readable
+from skillopt_sleep.mining.model_miner import ask_readable, fill_batches
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.json_schema import TEXT, describe_list, describe_object
@@ -100,15 +100,7 @@ def list_open(session: Session, labelled: Collection[str] = ()) -> Iterator[Open
 
 def split_open(prompts: Sequence[OpenPrompt]) -> tuple[tuple[OpenPrompt, ...], ...]:
     """Return the prompts in ``MOST_CALLS`` batches of at most ``BATCH`` characters; what does not fit is left out."""
-    batches: list[list[OpenPrompt]] = [[]]
-    room = BATCH
-    for prompt in prompts:
-        if prompt.size > room and batches[-1]:
-            batches.append([])
-            room = BATCH
-        batches[-1].append(prompt)
-        room -= prompt.size
-    return tuple(tuple(batch) for batch in batches[:MOST_CALLS] if batch)
+    return tuple(islice(fill_batches(prompts, lambda prompt: prompt.size, BATCH), MOST_CALLS))
 
 
 def label_open(prompts: Sequence[OpenPrompt], ask: Ask, parallel: Parallel) -> Labelled:

@@ -7,7 +7,7 @@ must be quoted from the session. A task is refused when a quote does not occur t
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -48,6 +48,7 @@ from skillopt_sleep.model.text import contains_words, excerpt
 from skillopt_sleep.prompts import render
 
 FormT = TypeVar("FormT", bound=Struct)
+T = TypeVar("T")
 
 BATCH = 24_000
 """Maximum characters of sessions in one prompt, about 6,000 tokens: few, so that a model reads them with care."""
@@ -136,17 +137,24 @@ def mine_model(sessions: Sequence[Session], ask: Ask, parallel: Parallel, *, tar
 
 def split_batches(sessions: Sequence[Session]) -> tuple[Batch, ...]:
     """Return the sessions, in order, in batches of at most ``BATCH`` characters; a longer session is split."""
-    batches: list[list[Session]] = [[]]
-    room = BATCH
-    for session in sessions:
-        for part in _split_session(session):
-            size = sum(len(_render_turn(turn)) for turn in part.turns)
-            if size > room and batches[-1]:
-                batches.append([])
-                room = BATCH
-            batches[-1].append(part)
-            room -= size
-    return tuple(Batch(sessions=tuple(batch)) for batch in batches if batch)
+    parts = [part for session in sessions for part in _split_session(session)]
+    filled = fill_batches(parts, lambda part: sum(len(_render_turn(turn)) for turn in part.turns), BATCH)
+    return tuple(Batch(sessions=batch) for batch in filled)
+
+
+def fill_batches(items: Iterable[T], measure: Callable[[T], int], most: int) -> Iterator[tuple[T, ...]]:
+    """Yield the items, in order, in batches of at most ``most`` by their measures; a larger item is alone in one."""
+    batch: list[T] = []
+    room = most
+    for item in items:
+        size = measure(item)
+        if size > room and batch:
+            yield tuple(batch)
+            batch, room = [], most
+        batch.append(item)
+        room -= size
+    if batch:
+        yield tuple(batch)
 
 
 def _split_session(session: Session) -> Iterator[Session]:
@@ -178,12 +186,8 @@ def build_prompt(batch: Batch, target_skill: str = "") -> Prompt:
         f'<session id="{name}">\n{"".join(map(_render_turn, session.turns))}</session>'
         for name, session in batch.names.items()
     )
-    focus = (
-        f"\nOnly requests that the skill {target_skill!r} is meant for count; leave out all others."
-        if target_skill
-        else ""
-    )
-    system, user = render("mine", focus=focus, sessions="\n\n".join(shown))
+    only = f"\nOnly requests that the skill {target_skill!r} is meant for count; leave out all others."
+    system, user = render("mine", focus=only if target_skill else "", sessions="\n\n".join(shown))
     return Prompt(system=system, user=user, schema=SCHEMA)
 
 
