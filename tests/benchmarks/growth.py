@@ -42,7 +42,8 @@ COMMANDS = {
     "status": ("status",),
     "insights": ("insights",),
     "run --dry-run": ("run", "--dry-run", *OPTIONS),
-    "adopt": ("adopt", "--undecided"),
+    "adopt": ("adopt",),
+    "adopt --undecided": ("adopt", "--undecided"),
 }
 
 
